@@ -62,6 +62,13 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     assert wanted.impossible == [not_searched(path, INDEX)]
     assert uv.read_text().endswith(f" --extra train --group dev --directory {tmp_path}\n")
     assert names(requirements.read(path, Image("3.11", {"torch": "2.6.0+rocm6.2"}))) == ["direct==1.0", "torch==2.6.0"]
+    (tmp_path / "pyproject.toml").write_text(
+        "[project.optional-dependencies]\ntrain = ['a']\nPlot = ['b']\nnone = []\n"
+    )
+    assert requirements.read(path, Image("3.11"), ["Train"]).impossible == [
+        not_searched(path, INDEX),
+        f"{path}: installed only if you add them: --extra Plot",
+    ]
     with pytest.raises(RequirementsError, match=r"\n  torch 2.6.0, but the image has 2.7.0\+rocm6.2\n"):
         requirements.read(path, Image("3.11", {"torch": "2.7.0+rocm6.2"}))
     # V-03: what may be pure Python is installed in the locked version, with what it needs
@@ -153,7 +160,10 @@ def test_a_pylock(tmp_path):
         not_searched(path, INDEX),
     ]
     (tmp_path / "pyproject.toml").unlink()
-    assert requirements.read(path, Image("3.11"), ["train"]).impossible == [not_searched(path, INDEX, OWN_INDEX)]
+    assert requirements.read(path, Image("3.11"), ["train"]).impossible == [
+        not_searched(path, INDEX, OWN_INDEX),
+        f"{path}: installed only if you add them: --group dev",
+    ]
 
 
 def test_files_for_other_pythons_and_systems(tmp_path):

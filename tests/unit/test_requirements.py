@@ -148,7 +148,7 @@ def test_what_is_not_a_file(tmp_path):
 
 
 def test_a_project(tmp_path):
-    """E-12: the dependencies in a pyproject.toml; extras of itself and included groups are resolved."""
+    """E-12, N-07: the dependencies in a pyproject.toml; extras of itself and included groups are resolved."""
     text = (
         "[project]\nname = 'My.x'\ndependencies = ['a>=1', 'b']\nrequires-python = '>=3.11.4'\n"
         "[project.optional-dependencies]\nTrain_it = ['c', 'my-x[train-it]']\n"
@@ -157,6 +157,9 @@ def test_a_project(tmp_path):
     )
     path = tmp_path / "pyproject.toml"
     assert read(path, text).lines == ["a>=1", "b"]
+    options = "--extra Train_it, --extra all, --group dev, --group docs"
+    assert read(path, text).impossible == [f"{path}: installed only if you add them: {options}"]
+    assert requirements.read(path, Image("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
     assert requirements.read(path, Image("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
     assert requirements.read(path, Image("3.11"), ["all"], ["Dev"]).lines == [
         "a>=1",

@@ -15,6 +15,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif import processes
+from ebsif.packages.formats import pyproject
 from ebsif.packages.formats.wanted import (
     Image,
     RequirementsError,
@@ -22,9 +23,11 @@ from ebsif.packages.formats.wanted import (
     check_python,
     load_toml,
     lock_again,
+    not_chosen,
     other_versions,
     tomllib,
     unknown,
+    without,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +60,15 @@ def is_pylock(path: Path) -> bool:
 
 def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
     """Return the locked packages that an image needs, with their hashes."""
-    return wanted_of(path, packages_in(path, load_toml(path), image, extras, groups), image)
+    content = load_toml(path)
+    wanted = wanted_of(path, packages_in(path, content, image, extras, groups), image)
+    defaults = content.get("default-groups") or []
+    wanted.impossible += not_chosen(
+        path,
+        without(content.get("extras") or [], extras),
+        without(content.get("dependency-groups") or [], [*groups, *defaults]),
+    )
+    return wanted
 
 
 def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
@@ -83,7 +94,10 @@ def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[st
         if there
         else {package.name for package in packages}
     )
-    return wanted_of(path, [package for package in packages if package.name in {*needed, *there}], image)
+    wanted = wanted_of(path, [package for package in packages if package.name in {*needed, *there}], image)
+    project = project_of(path)
+    wanted.impossible += pyproject.left_out(path, load_toml(project), extras, groups) if project.is_file() else []
+    return wanted
 
 
 def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
@@ -262,16 +276,12 @@ class Locked:
         elif is_index:
             self.unused_indexes[place] = None
 
-    @property
-    def project(self) -> Path:
-        """The file that describes the project beside the lock file, if there is one."""
-        return self.path.with_name("pyproject.toml")
-
     @functools.cached_property
     def declared_indexes(self) -> set[str]:
         """The URLs of the indexes that the project beside the lock file declares."""
+        project = project_of(self.path)
         try:
-            indexes = load_toml(self.project)["tool"]["uv"]["index"] if self.project.is_file() else []
+            indexes = load_toml(project)["tool"]["uv"]["index"] if project.is_file() else []
             return {without_credentials(index["url"]) for index in indexes}
         except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
             return set()
@@ -290,10 +300,15 @@ class Locked:
             messages = [
                 *messages,
                 f"{self.path}: pip searches the index that it is configured for, not "
-                f"{', '.join(self.unused_indexes)} (to add an index, declare it in {self.project} as "
+                f"{', '.join(self.unused_indexes)} (to add an index, declare it in {project_of(self.path)} as "
                 "[[tool.uv.index]])",
             ]
         return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
+
+
+def project_of(path: Path) -> Path:
+    """Return the file that describes the project beside a lock file, if there is one."""
+    return path.with_name("pyproject.toml")
 
 
 def is_same(version: str, there: Optional[str]) -> bool:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, check_python, load_toml, texts, unknown
+from ebsif.packages.formats.wanted import (
+    Image,
+    RequirementsError,
+    Wanted,
+    check_python,
+    load_toml,
+    not_chosen,
+    texts,
+    unknown,
+    without,
+)
 
 if TYPE_CHECKING:
     from packaging.markers import Marker
@@ -33,7 +43,9 @@ def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str])
         if not lines and (optional or content.get("dependency-groups")):
             raise nothing_chosen(path, project.get("optional-dependencies", {}), content.get("dependency-groups", {}))
         expanded = [line for text in lines for line in expand(path, text, own, optional, ())]
-        return without_sources(path, expanded, tool.get("uv", {}).get("sources", {}))
+        wanted = without_sources(path, expanded, tool.get("uv", {}).get("sources", {}))
+        wanted.impossible += left_out(path, content, extras, groups)
+        return wanted
     except (AttributeError, TypeError) as error:
         raise RequirementsError(f"{path} is not a valid pyproject.toml: {error}") from None
 
@@ -44,6 +56,19 @@ def nothing_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> 
     return RequirementsError(
         f"{path} names no Python package outside of its extras and dependency groups. Choose of "
         "these:" + "".join(remedies.line(*one) for one in chosen)
+    )
+
+
+def left_out(path: Path, content: dict[str, Any], extras: Iterable[str], groups: Iterable[str]) -> list[str]:
+    """Return a message on the extras and groups of a project that aren't asked for, though they name packages."""
+    optional, grouped = (
+        content.get("project", {}).get("optional-dependencies", {}),
+        content.get("dependency-groups", {}),
+    )
+    return not_chosen(
+        path,
+        [name for name in without(optional, extras) if optional[name]],
+        [name for name in without(grouped, groups) if grouped[name]],
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from easybuild.easyblocks.generic.container.values import normal_name
+
 from ebsif.errors import EbsifError
 
 if sys.version_info >= (3, 11):
@@ -144,6 +146,18 @@ def lock_again(there: Iterable[tuple[str, str]]) -> str:
         f"Lock it again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), "
         "or choose a container that has the locked versions:\n    "
     )
+
+
+def without(names: Iterable[str], chosen: Iterable[str]) -> list[str]:
+    """Return names of extras or dependency groups, sorted, but for those that are chosen."""
+    taken = set(map(normal_name, chosen))
+    return sorted(name for name in names if normal_name(name) not in taken)
+
+
+def not_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> list[str]:
+    """Return a message on what of a file isn't installed unless it is asked for; none if there is nothing."""
+    options = [f"--extra {name}" for name in extras] + [f"--group {name}" for name in groups]
+    return [f"{path}: installed only if you add them: {', '.join(options)}"] if options else []
 
 
 def texts(value: Any, path: Path, name: str, more: Any = str) -> list:
