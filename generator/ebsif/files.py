@@ -26,14 +26,6 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 MOST_LINKS = 40
 
 
-class LinkError(EbsifError):
-    """A file would be written where a link leads that others may have put there; the message says what to do."""
-
-
-class OverwriteError(EbsifError):
-    """A file would be lost that we have not written, or that was changed since; the message says what to do."""
-
-
 def is_there(path: Path) -> bool:
     """Return whether a path exists; one in an unsearchable directory counts as missing (pathlib raises an error)."""
     return os.path.exists(path)
@@ -137,7 +129,7 @@ def followed(path: Path, shared: bool = False) -> Iterator[Path]:
     Yield the place to which a path leads, which is no link; its directory is created, for others if it is `shared`.
 
     Somebody else's link could lead to any file of this account. So a link is only followed if it belongs to this
-    account or root, and is in a directory where others can't put links; else raise LinkError (P-08). The directory of
+    account or root, and is in a directory where others can't put links; else raise EbsifError (P-08). The directory of
     the place stays the one that was found, whatever others do meanwhile.
     """
     # what autofs mounts is mounted by this, and not by O_PATH
@@ -183,14 +175,14 @@ def create(new: Path, directory: Path, shared: bool) -> None:
 
 
 def require_own_link(directory: Path, link: int, name: str, path: Path) -> None:
-    """Raise LinkError unless an open link is ours or root's, and others can't put links into its directory."""
+    """Raise EbsifError unless an open link is ours or root's, and others can't put links into its directory."""
     ours, place = (0, os.geteuid()), directory.stat()
     others = stat.S_IWOTH if is_own_group(place.st_gid) else stat.S_IWOTH | stat.S_IWGRP
     is_closed = place.st_uid in ours and (place.st_mode & stat.S_ISVTX or not place.st_mode & others)
     if is_closed and os.fstat(link).st_uid in ours:
         return
     found = Path(os.path.realpath(directory), name)
-    raise LinkError(
+    raise EbsifError(
         f"{path} can't be written: {found} is a link that others may have put there. If you want to write "
         f"where it leads, give that path instead: {os.path.realpath(path)}"
     )
@@ -321,7 +313,7 @@ def write_new(
     shared: bool = False,
 ) -> None:
     """
-    Write files; raise OverwriteError with a remedy, and write none, if one would be lost that isn't to be overwritten.
+    Write files; raise EbsifError with a remedy, and write none, if one would be lost that isn't to be overwritten.
 
     With `shared`, new files are for everybody who can use the place.
     """
@@ -332,9 +324,9 @@ def write_new(
         replace(path, content, shared)
 
 
-def refusal(paths: Iterable[Path], remedy: str) -> OverwriteError:
+def refusal(paths: Iterable[Path], remedy: str) -> EbsifError:
     """Return the error that files with other content exist, with a remedy."""
-    return OverwriteError(f"{' and '.join(map(str, paths))} exists already, with different content: {remedy}")
+    return EbsifError(f"{' and '.join(map(str, paths))} exists already, with different content: {remedy}")
 
 
 def differs(path: Path, content: Union[str, bytes]) -> bool:
@@ -349,16 +341,16 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
     Let a command (``docs``) fill a directory: yield an empty one, whose files then replace those of the last time.
 
     Other files stay. A list of the files with their digests, which `sha256sum -c` reads, tells which are as they were
-    written. Raise OverwriteError if one would be replaced or removed that the command has not written, or that was
+    written. Raise EbsifError if one would be replaced or removed that the command has not written, or that was
     changed since, unless `overwrite` is true.
     """
     with followed(directory, shared=True) as place:
         directory = Path(os.path.realpath(place))
     listed = directory / f".ebsif-{command}"
     if directory.exists() and not directory.is_dir():
-        raise OverwriteError(f"{directory} is not a directory")
+        raise EbsifError(f"{directory} is not a directory")
     if not overwrite and directory.is_dir() and any(directory.iterdir()) and not listed.is_file():
-        raise OverwriteError(
+        raise EbsifError(
             f"{directory} contains files that `ebsif {command}` has not written: choose another "
             "directory, or write into this one with --overwrite"
         )
@@ -376,7 +368,7 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
         old, new = read_digests(listed), digests(made)
         changed = [name for name in {**old, **new} if is_changed(directory, name, old, new)]
         if changed and not overwrite:
-            raise OverwriteError(
+            raise EbsifError(
                 f"{directory} has files that `ebsif {command}` has not written, or that were changed "
                 f"since ({', '.join(changed)}): choose another directory, or replace them with "
                 "--overwrite"

@@ -57,10 +57,6 @@ time.sleep(600)
 """
 
 
-class StepError(EbsifError):
-    """A step failed; the message is what its command has printed last."""
-
-
 class ImpossibleError(EbsifError):
     """A step can't be tried on this machine; the message is the reason."""
 
@@ -161,7 +157,7 @@ class SelfTest:
 
     @property
     def steps(self) -> dict[str, Callable[[], str]]:
-        """The steps by name; each returns what to say about it, or raises StepError or ImpossibleError."""
+        """The steps by name; each returns what to say about it, or raises an error: ImpossibleError to be skipped."""
         return {
             "machine": self.examine,
             "record": self.add,
@@ -181,9 +177,9 @@ class SelfTest:
         try:
             self.machine = json.loads(done.stdout)
         except ValueError:
-            raise StepError(last_message(done)) from None
+            raise EbsifError(last_message(done)) from None
         if errors := [f"{one['subject']}: {one['text']}" for one in self.machine if one["level"] == ERROR]:
-            raise StepError("; ".join(errors))
+            raise EbsifError("; ".join(errors))
         return ", ".join(re.split(r", /| \(", one["text"])[0] for one in self.machine if one["subject"] in SHOWN)
 
     def add(self) -> str:
@@ -243,7 +239,7 @@ class SelfTest:
         )
         submitted = re.search(self.scheduler.submitted, said)
         if not submitted:
-            raise StepError(f"{program} has printed no ID of the job")
+            raise EbsifError(f"{program} has printed no ID of the job")
         self.job = submitted[1]
         try:
             self.wait_in_queue()
@@ -274,7 +270,7 @@ class SelfTest:
         if self.job:
             cancelled = self.ask_scheduler(self.scheduler.cancel)
             if cancelled.returncode:
-                raise StepError(last_message(cancelled))
+                raise EbsifError(last_message(cancelled))
             self.wait_for(
                 "ended-*-of-2",
                 GRACE,
@@ -304,7 +300,7 @@ class SelfTest:
             and without_repetitions(left.get(name)) != without_repetitions(self.before.get(name))
         ]
         if names:
-            raise StepError(f"these variables are not as before: {', '.join(sorted(names))}")
+            raise EbsifError(f"these variables are not as before: {', '.join(sorted(names))}")
         return "the environment is as before"
 
     def remove(self) -> str:
@@ -312,7 +308,7 @@ class SelfTest:
         self.ebsif("remove", *reversed(self.installed), "--yes")
         left = [*(self.folder / "eb/software").glob("*/*"), *self.modules.rglob(f"{NAME}/*")]
         if left:
-            raise StepError(f"there still is {left[0]}")
+            raise EbsifError(f"there still is {left[0]}")
         return ""
 
     def close(self) -> None:
@@ -338,10 +334,10 @@ class SelfTest:
         return self.command([*self.own_command, *words])
 
     def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None) -> str:
-        """Run a command; return its standard output, or raise StepError with its message."""
+        """Run a command; return its standard output, or raise EbsifError with its message."""
         done = self.run_logged(words, environment)
         if done.returncode:
-            raise StepError(last_message(done))
+            raise EbsifError(last_message(done))
         return done.stdout
 
     def ask_scheduler(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -377,7 +373,7 @@ class SelfTest:
         before, _, after = done.stdout.partition("\0\0")
         loaded = modulestool.entries(after)
         if done.returncode or "SIF" not in loaded:
-            raise StepError(f"{module} can't be loaded: {' '.join(done.stderr.split())}")
+            raise EbsifError(f"{module} can't be loaded: {' '.join(done.stderr.split())}")
         self.before, self.loaded = modulestool.entries(before), loaded
         return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
 
@@ -393,11 +389,11 @@ class SelfTest:
             time.sleep(PAUSE)
 
     def wait_for(self, pattern: str, limit: float, failure: str, number: int = 1) -> None:
-        """Wait until there are so many files; raise StepError with a message after a time limit."""
+        """Wait until there are so many files; raise EbsifError with a message after a time limit."""
         end = time.monotonic() + limit
         while len(list(self.work.glob(pattern))) < number:
             if time.monotonic() > end:
-                raise StepError(failure)
+                raise EbsifError(failure)
             time.sleep(0.2)
 
 

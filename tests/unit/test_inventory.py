@@ -19,7 +19,7 @@ from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalog.records import Archive
 from ebsif.catalog.settings import read_settings
 from ebsif.cli import main
-from ebsif.errors import UsageError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.files import owner
 from ebsif.installed import imagestate, places, removal, report, softwarestate
 from ebsif.installed.health import files
@@ -189,7 +189,7 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
-    with pytest.raises(removal.RemovalError, match=f"can't be found: {ask}, and then remove it"):
+    with pytest.raises(EbsifError, match=f"can't be found: {ask}, and then remove it"):
         removal.plan(one)
 
 

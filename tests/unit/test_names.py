@@ -20,9 +20,9 @@ from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
 from ebsif.environments.extension import ExtendingError
-from ebsif.errors import UsageError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report
-from ebsif.installed.names import Names, NamingError, shown
+from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 from support import description
@@ -163,7 +163,7 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     # an extension isn't found by the name of its base
     for text in (BASE, "torch-2.13", "PyTorch"):
-        with pytest.raises(NamingError, match=f"{BASE} is in the catalog, but not installed here"):
+        with pytest.raises(EbsifError, match=f"{BASE} is in the catalog, but not installed here"):
             names().installation(text)
     # not the extension on top of it
     prefix.install(f"{LATER}-more-20261123")
@@ -178,7 +178,7 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     # a name of one letter, by which nothing else is found
     short = prefix.install(f"{BASE}-v-20261122")
     assert names().installation("v").root == names().installation("V").root == short
-    with pytest.raises(NamingError, match="is installed here"):
+    with pytest.raises(EbsifError, match="is installed here"):
         names().installation("p")
     shutil.rmtree(short)
     other = prefix.install(OTHER)
@@ -196,12 +196,12 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
         for text in ("mine", "PyTorch/mine")
     )
     prefix.install("Tool/1.0-x-mine-20261130")
-    with pytest.raises(NamingError, match="choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  Tool/1.0-x-mine-2026"):
+    with pytest.raises(EbsifError, match="choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  Tool/1.0-x-mine-2026"):
         names().installation("mine")
     assert names().installation("PyTorch/mine").root == newest
     shutil.rmtree(prefix.software / "Tool/1.0-x-mine-20261130")
     shutil.rmtree(newest)
-    with pytest.raises(NamingError, match="minr-20261121' is installed here; did you mean"):
+    with pytest.raises(EbsifError, match="minr-20261121' is installed here; did you mean"):
         names().installation(f"{BASE}-minr-20261121")
     with pytest.raises(UsageError, match="no container given"):
         names().installation(None)
@@ -218,7 +218,7 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     for text in ("PyTorch", "pytorch"):
         assert names().find(text).module == names().installation(text).module == names().module(text) == newest
     assert f"'{text}' is PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
-    with pytest.raises(NamingError, match=r"ambiguous; choose one of:\n  PyTorch/2.10.0-x\n  PyTorch/2.9.0-x\Z"):
+    with pytest.raises(EbsifError, match=r"ambiguous; choose one of:\n  PyTorch/2.10.0-x\n  PyTorch/2.9.0-x\Z"):
         names().find("torch")
     # 57-h1.10: a module in two directories is one name, which means the first, as for the modules tool
     again = shutil.copytree(prefix.modules, prefix.modules.with_name("again"))
@@ -251,11 +251,11 @@ def test_names_that_differ_in_case(prefix, capsys):
             assert names().installation(f"{start}{text}").root == roots[expected]
         assert names().installation(f"{BASE}-{expected}").root == roots[expected]
     for text in ("mInE", f"{BASE}-mInE"):
-        with pytest.raises(NamingError, match="ambiguous; choose one of:") as error:
+        with pytest.raises(EbsifError, match="ambiguous; choose one of:") as error:
             names().installation(text)
         assert [one in str(error.value) for one in roots] == [True, True, False, True]
     for text in (f"{BASE.lower()}-Mine-20261128", f"{BASE}-mInE-20261128"):
-        with pytest.raises(NamingError, match="ambiguous; choose one of:"):
+        with pytest.raises(EbsifError, match="ambiguous; choose one of:"):
             names().installation(text)
     assert names().installation(f"{BASE.lower()}-Mine-20261127").root == roots["Mine-20261127"]
     assert main(["remove", "Mine", "--older", "--yes"]) == main(["remove", f"{BASE}-Mine", "--yes"]) == 0
@@ -264,7 +264,7 @@ def test_names_that_differ_in_case(prefix, capsys):
     for module in ("Tool/1.0-x", "tool/1.0-x"):
         prefix.install(module, text="")
     assert names().installation("Tool").module == "Tool/1.0-x"
-    with pytest.raises(NamingError, match="ambiguous"):
+    with pytest.raises(EbsifError, match="ambiguous"):
         names().installation("TOOL")
     # no new one is made
     capsys.readouterr()
@@ -320,7 +320,7 @@ def test_labeled_modules(prefix):
         prefix.install(module, text="")
     assert names().find("PyTorch/2.13.0").module == other
     prefix.install(BASE, text="")
-    with pytest.raises(NamingError, match="ambiguous") as error:
+    with pytest.raises(EbsifError, match="ambiguous") as error:
         names().find("PyTorch/2.13.0")
     assert all(f"\n  {one}" in str(error.value) for one in (BASE, labeled, other))
     assert names().find("PyTorch/2.13.0-demo").module == labeled
@@ -384,7 +384,7 @@ def test_the_catalog_and_files(prefix, tmp_path):
     prefix.install("Tool/1.1-x", text="")
     with pytest.raises(CatalogError, match=r"no version '9' of tool; installed versions:\n  1.1-x\n  1.0-x$"):
         names().find("tool/v9")
-    with pytest.raises(NamingError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
+    with pytest.raises(EbsifError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
         names().installation("mien")
 
 
@@ -745,7 +745,7 @@ def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         Path, "rename", lambda path, new: (tmp_path / "none").stat() if path == root else rename(path, new)
     )
-    with pytest.raises(removal.RemovalError, match="none can't be removed: .*; nothing was removed"):
+    with pytest.raises(EbsifError, match="none can't be removed: .*; nothing was removed"):
         removal.remove(planned)
     assert root.exists() and (prefix.modules / f"{MINE}.lua").exists() and easyconfig.exists()
 
@@ -754,11 +754,11 @@ def test_files_of_other_accounts_are_not_removed(prefix, monkeypatch):
     """E-06: they are named before anything is changed."""
     root = prefix.install(MINE)
     monkeypatch.setattr(os, "getuid", lambda: root.stat().st_uid + 1)
-    with pytest.raises(removal.RemovalError, match="belongs to .*; nothing was removed"):
+    with pytest.raises(EbsifError, match="belongs to .*; nothing was removed"):
         removal.plan(places.with_module_file(names().installation(MINE)))
     # nobody is told to remove others first
     prefix.install(OTHER, image={"file": "b.sif", "sha256": "0", "resolved": str(root / "a.sif")})
-    with pytest.raises(removal.RemovalError, match="belongs to .*; nothing was removed"):
+    with pytest.raises(EbsifError, match="belongs to .*; nothing was removed"):
         removal.plan(places.with_module_file(names().installation(MINE)))
     assert root.exists()
 
@@ -1702,7 +1702,7 @@ def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):
     assert main(["remove", "PyTorch/2.13.0-demo", "--dry-run"]) == 0
     assert f"  {root}\n" in capsys.readouterr().out
     record.module = record.module_or_version = "PyTorch/2.14.0-cpu"
-    with pytest.raises(NamingError, match=r"PyTorch/2.14.0-cpu is in the catalog, but not installed here"):
+    with pytest.raises(EbsifError, match=r"PyTorch/2.14.0-cpu is in the catalog, but not installed here"):
         Names().installation("PyTorch/2.13.0-demo")
 
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from ebsif.catalog import newsite, site
 from ebsif.cli import main
+from ebsif.errors import EbsifError
 
 # What sinfo prints: nodes of two kinds in a partition, GPUs with and without a type, other resources, the default last.
 SINFO = """\
@@ -91,7 +92,7 @@ def test_each_line_is_explained(programs, tmp_path):
 @pytest.mark.parametrize("name", ["../up", "Mine", "", "a b"])
 def test_impossible_names(name, tmp_path):
     """The name is that of a directory in the catalog."""
-    with pytest.raises(site.SiteError, match="can't be the name of a site"):
+    with pytest.raises(EbsifError, match="can't be the name of a site"):
         newsite.write(name, tmp_path / "sites")
     assert list(tmp_path.iterdir()) == []
 
@@ -114,7 +115,7 @@ def test_an_existing_profile_stays(programs, tmp_path):
     """Nothing is lost: a second time is an error."""
     path = newsite.write("mine", tmp_path)
     path.write_text("name: mine\ndescription: reviewed\n")
-    with pytest.raises(site.SiteError, match="is there already"):
+    with pytest.raises(EbsifError, match="is there already"):
         newsite.write("mine", tmp_path)
     assert "reviewed" in path.read_text()
 

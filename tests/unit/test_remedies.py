@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
 from ebsif.commands import upgrade
 from ebsif.environments import change
-from ebsif.environments.change import ChangingError
+from ebsif.errors import EbsifError
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import RequirementsError
 
@@ -115,7 +115,7 @@ def test_extras_and_groups_are_named(tmp_path):
 
 def test_nothing_is_added_to_locked_lines():
     """E-12: pip wants hashes for all packages or none; the error says what to do."""
-    with pytest.raises(ChangingError, match="'b' can't be added to packages that are locked with hashes"):
+    with pytest.raises(EbsifError, match="'b' can't be added to packages that are locked with hashes"):
         change.joined(["a==1 --hash=sha256:00"], ["b"])
 
 

@@ -7,7 +7,8 @@ import pytest
 from ebsif import selftest
 from ebsif.catalog.settings import read_settings
 from ebsif.cli import main
-from ebsif.selftest import EXTENSION, MODULE, ImpossibleError, StepError
+from ebsif.errors import EbsifError
+from ebsif.selftest import EXTENSION, MODULE, ImpossibleError
 
 
 @pytest.fixture
@@ -58,9 +59,9 @@ def test_a_relative_path_of_ebsif(trial, monkeypatch):
 def test_the_message_of_a_command(trial):
     """A-05: the message is that of ebsif and of the program that it has run, not what looks like one."""
     text = "echo 'ebsif: done'; echo 'ERROR: no'; echo 'note: a path: it' >&2; echo 'INFO:    Cleaning up' >&2; exit 1"
-    with pytest.raises(StepError, match=r"^done; ERROR: no$"):
+    with pytest.raises(EbsifError, match=r"^done; ERROR: no$"):
         trial.command(["sh", "-c", text])
-    with pytest.raises(StepError, match=r"^error: b$"):
+    with pytest.raises(EbsifError, match=r"^error: b$"):
         trial.command(["sh", "-c", "echo 'sbatch: a'; echo 'error: b'; echo 'WARNING: c'; exit 1"])
 
 
@@ -71,7 +72,7 @@ def test_after_a_failed_extension(trial, monkeypatch):
     def ebsif(*words, **_):
         said.append(words)
         if words[0] == "extend":
-            raise StepError("no")
+            raise EbsifError("no")
         return ""
 
     monkeypatch.setattr(trial, "ebsif", ebsif)
@@ -81,9 +82,9 @@ def test_after_a_failed_extension(trial, monkeypatch):
     program.parent.mkdir()
     program.touch()
     trial.loaded = {"CONTAINERROOT": str(trial.folder)}
-    with pytest.raises(StepError):
+    with pytest.raises(EbsifError, match="^no$"):
         trial.extend()
-    with pytest.raises(StepError, match="has printed no ID of the job"):
+    with pytest.raises(EbsifError, match="has printed no ID of the job"):
         trial.start_ranks()
     trial.remove()
     assert said[1][:2] == ("job", MODULE)

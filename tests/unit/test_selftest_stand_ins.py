@@ -11,6 +11,7 @@ from ebsif import selftest
 from ebsif.catalog import site
 from ebsif.catalog.settings import Settings
 from ebsif.commands import selftest as command
+from ebsif.errors import EbsifError
 from ebsif.processes import NoAnswerError
 
 # what the schedulers print for a job in the queue, and for one that runs
@@ -68,7 +69,7 @@ def test_a_job_that_does_not_go_on(make_test, kind, runs):
     """A-05: a job that stays in the queue, and one that hangs, which has no output yet with PBS, differ; both end."""
     made, programs = make_test(kind)
     cancelled = with_job(made, programs, kind, f"echo '{STATES[kind][runs]}'")
-    error = selftest.StepError if runs else selftest.ImpossibleError
+    error = EbsifError if runs else selftest.ImpossibleError
     with pytest.raises(error) as caught:
         made.start_ranks()
     wanted = (
@@ -119,7 +120,7 @@ def test_a_directory_that_is_twice_on_path(make_test, monkeypatch):
 
     assert unloaded(PATH="/a:/b") == "the environment is as before"
     for wrong in ({"PATH": "/b:/a"}, {"LIST": "/b"}, {"SIF": "/x.sif"}):
-        with pytest.raises(selftest.StepError, match=f"^these variables are not as before: {next(iter(wrong))}"):
+        with pytest.raises(EbsifError, match=f"^these variables are not as before: {next(iter(wrong))}"):
             unloaded(**wrong)
 
 
@@ -130,7 +131,7 @@ def test_a_job_that_ignores_the_signal(make_test):
     for rank in (0, 1):
         (made.work / f"started-{rank}-of-2").touch()
     assert made.start_ranks() == "pbs: both ranks have started"
-    with pytest.raises(selftest.StepError, match="^the job was cancelled, but no SIGTERM has reached both ranks"):
+    with pytest.raises(EbsifError, match="^the job was cancelled, but no SIGTERM has reached both ranks"):
         made.end_ranks()
 
 

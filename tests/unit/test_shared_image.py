@@ -20,6 +20,7 @@ from ebsif import files
 from ebsif.cli import main
 from ebsif.eb import framework
 from ebsif.environments import extension
+from ebsif.errors import EbsifError
 from ebsif.installed import places, removal
 from ebsif.installed.places import Installation
 
@@ -134,7 +135,7 @@ def test_an_image_in_use_is_replaced(family):
 def test_an_image_in_use_is_not_removed(family):
     """I-09: refused with the names of those that need it."""
     base = places.of_directory(family / "1.0")
-    with pytest.raises(removal.RemovalError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
+    with pytest.raises(EbsifError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
         removal.plan(base, users=places.everything())
     shutil.rmtree(family / "1.0-refer-1")
     assert family / "1.0" in removal.plan(base, users=places.everything()).paths
@@ -188,7 +189,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
 def test_a_module_with_a_damaged_record_is_not_removed(family):
     """I-09: others may need its image, which only the record names."""
     (family / "1.0/share/ebsif/lock.json").write_text("{")
-    with pytest.raises(removal.RemovalError, match="lock.json: can.t be read as a lock, .* again with `eb --rebuild E"):
+    with pytest.raises(EbsifError, match="lock.json: can.t be read as a lock, .* again with `eb --rebuild E"):
         removal.plan(Installation(family / "1.0", "Example/1.0"))
 
 

@@ -21,6 +21,7 @@ from ebsif.catalog.records import Record as CatalogRecord
 from ebsif.catalog.records import system_of
 from ebsif.cli import main
 from ebsif.environments import plan, repeating
+from ebsif.errors import EbsifError
 from ebsif.installed import places, report, softwarestate
 from prefixes import BASE, EASYCONFIG, MINE
 from pydantic import ValidationError
@@ -338,7 +339,7 @@ def test_repeating_a_lock_asks_for_the_same_names():
     container = Container.of("x", {"parameters": {}, "venv_name": None, "system_packages": ["tmux"]}, None, None)
     record = Record(image=ImageRecord(file="x", sha256="0" * 64), system_layer=GIT, stages=[{"name": "one"}])
     assert system_of(repeating.repeated(container, record).system_packages).packages == GIT.requested
-    with pytest.raises(repeating.RepeatingError, match="ebsif extend CONTAINER --apt git libssl3 vim mail-agent"):
+    with pytest.raises(EbsifError, match="ebsif extend CONTAINER --apt git libssl3 vim mail-agent"):
         repeating.repeatable(record.replace(stages=[]), "lock.json")
 
 

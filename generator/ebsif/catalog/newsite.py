@@ -13,6 +13,7 @@ from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 from ebsif.catalog import schema, site
 from ebsif.catalog.yamlfile import load, validate
+from ebsif.errors import EbsifError
 from ebsif.files import home, is_there, replace
 from ebsif.templating import environment
 
@@ -42,12 +43,12 @@ class NodeKind(NamedTuple):
 
 
 def write(name: str, catalog: Path) -> Path:
-    """Write the profile of a new site. Raise site.SiteError if there is a profile already, or the name isn't one."""
+    """Write the profile of a new site. Raise EbsifError if there is a profile already, or the name isn't one."""
     if not re.fullmatch(site.NAME, name):
-        raise site.SiteError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
+        raise EbsifError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
     path = catalog / name / "site.yaml"
     if is_there(path):
-        raise site.SiteError(f"{path} is there already: edit it, or choose another name")
+        raise EbsifError(f"{path} is there already: edit it, or choose another name")
     replace(path, schema.first_line(path, "site", catalog) + text(name), shared=True)
     schema.provide(catalog, is_new=True)
     validate(site.Site, load(path), path)

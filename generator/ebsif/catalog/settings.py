@@ -18,6 +18,7 @@ from ebsif.catalog.records import CatalogFile
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamlerrors import DocumentError, Problem
 from ebsif.catalog.yamlfile import Model, load, validate
+from ebsif.errors import EbsifError
 from ebsif.report import output
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
@@ -168,7 +169,7 @@ def read_settings(
     """
     Return the settings, of which the arguments override those in the configuration file.
 
-    Raise DocumentError for an invalid file, SiteError for a missing one, or (if `complete`) for a missing catalog.
+    Raise DocumentError for an invalid file, EbsifError for a missing one, or (if `complete`) for a missing catalog.
     """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
@@ -177,7 +178,7 @@ def read_settings(
             if files.is_there(path) and not path.is_dir()
             else "is not a file: correct or unset the variable"
         )
-        raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
+        raise EbsifError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
     configured = read_configuration(path)
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogs]
@@ -185,7 +186,7 @@ def read_settings(
     for directory in directories:
         if complete and not directory.is_dir():
             quoted = shlex.quote(str(directory))
-            raise site.SiteError(
+            raise EbsifError(
                 f"the catalog {directory} "
                 + (
                     "is not a directory"
@@ -238,4 +239,4 @@ def beside(path: Path, name: str) -> Path:
     try:
         return path.parent / Path(name).expanduser()
     except RuntimeError as error:
-        raise site.SiteError(f"{path}: {name}: {error}") from None
+        raise EbsifError(f"{path}: {name}: {error}") from None

@@ -204,12 +204,12 @@ class Scheduler(Model):
         return self
 
     def partition(self, name: Optional[str]) -> tuple[Optional[str], Partition]:
-        """Return the name and the Partition for a name, or the default ones for None; raise SiteError if unknown."""
+        """Return the name and the Partition for a name, or the default ones for None; raise EbsifError if unknown."""
         name = name or self.default_partition
         if name is None or (name not in self.partitions and not self.partitions):
             return name, Partition()
         if name not in self.partitions:
-            raise SiteError(f"unknown partition '{name}' (known: {', '.join(self.partitions)})")
+            raise EbsifError(f"unknown partition '{name}' (known: {', '.join(self.partitions)})")
         return name, self.partitions[name]
 
 
@@ -360,10 +360,6 @@ def is_between(version: str, oldest: str, newest: str) -> bool:
     return first[: len(wanted)] <= wanted[: len(first)] and wanted[: len(last)] <= last[: len(wanted)]
 
 
-class SiteError(EbsifError):
-    """A site or a part of it does not exist; the message lists what does."""
-
-
 class Level(NamedTuple):
     """A profile in a chain of sites that extend each other: its name, file, content, and where its site is searched."""
 
@@ -444,13 +440,13 @@ def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Pa
 
 
 def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
-    """Return the profile of a site. Raise SiteError if there is none, DocumentError if one of its chain is invalid."""
+    """Return the profile of a site. Raise EbsifError if there is none, DocumentError if one of its chain is invalid."""
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
     if name not in known:
         missing = [str(directory / "site.yaml") for directory in directories_of(name, directories)]
         there = f": there is no {' or '.join(missing)}" if missing else ""
-        raise SiteError(
+        raise EbsifError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})"
         )
     content: Any = {}

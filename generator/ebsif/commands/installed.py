@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.catalog import selection
 from ebsif.commands.options import add_installations, add_json, add_settings, add_strict, names_of, settings_of
-from ebsif.errors import FOUND, UsageError
+from ebsif.errors import FOUND, EbsifError, UsageError
 from ebsif.installed import audit, current, names, places, report
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
@@ -179,7 +179,7 @@ def advisories_for(pins: set[audit.Pin], url: Optional[str]) -> dict[audit.Pin, 
     """Return the advisories for packages, from pip-audit's service or the one at a URL."""
     advisories, unknown = audit.from_service(pins, url) if pins else ({}, [])
     if pins and pins <= set(unknown):
-        raise audit.AuditError(
+        raise EbsifError(
             f"no answer for any of the {output.format_count(len(pins), 'package')} (is the network "
             "reachable?): choose another service with --osv-url. " + audit.WITHOUT_NETWORK
         )

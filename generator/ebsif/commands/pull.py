@@ -23,7 +23,7 @@ from ebsif.environments.artifact import Artifact
 from ebsif.environments.extension import Companion, Extension, check_names, typed_name
 from ebsif.environments.making import Request
 from ebsif.environments.plan import Plan
-from ebsif.errors import FOUND
+from ebsif.errors import FOUND, EbsifError
 from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import is_content
 from ebsif.report import output
@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
     try:
         container = repeating.base_of(record, names.containers, names.site)
     except repeating.MissingImageError as error:
-        raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
+        raise EbsifError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     if not trust.is_agreed(request, f"the lock in {found.name}", record.stages, request.installs):
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")

@@ -12,6 +12,7 @@ from argparse import ArgumentParser, Namespace
 
 from ebsif.commands.options import add_json, add_license, add_name, names_of
 from ebsif.environments import artifact, portable
+from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
 from ebsif.images.registry.reference import open_repository
@@ -38,7 +39,7 @@ def run(options: Namespace) -> int:
     reference = artifact.reference_to_push(options.reference)
     found = portable.of(names_of(options).installation(options.module), options.license)
     if not found.squashfs:
-        raise portable.PortableError(f"{found.module} has no packages of its own: others need only its image")
+        raise EbsifError(f"{found.module} has no packages of its own: others need only its image")
     repository, before = open_repository(reference), None
     with contextlib.suppress(TransferError, ContentError):
         before = repository.resolve(reference.tag)

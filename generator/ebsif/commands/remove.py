@@ -25,7 +25,7 @@ from ebsif.commands.options import (
     offer,
 )
 from ebsif.environments import kernels
-from ebsif.errors import FOUND
+from ebsif.errors import FOUND, EbsifError
 from ebsif.files import is_there
 from ebsif.installed import interpreter, places, removal, report
 from ebsif.installed.names import Names, shown
@@ -89,7 +89,7 @@ def run(options: Namespace) -> int:
         return 0
     if not options.yes and not confirmed(
         "Remove all this?",
-        removal.RemovalError(
+        EbsifError(
             "nothing was removed, because there is no terminal to ask on: add --yes to remove all this without "
             "confirmation"
         ),

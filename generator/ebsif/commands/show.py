@@ -23,12 +23,12 @@ from ebsif.catalog.explain import explain
 from ebsif.catalog.records import system_of
 from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
-from ebsif.errors import UsageError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
 from ebsif.images import description, inspection, remote
 from ebsif.images.registry.reference import parse_source
 from ebsif.installed import current, imagestate
-from ebsif.installed.names import Names, NamingError
+from ebsif.installed.names import Names
 from ebsif.installed.places import Installation, shown
 from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
@@ -129,9 +129,9 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
 
 
 def print_origins(container: Optional[Container], options: Namespace) -> int:
-    """Print where each value of a container comes from; return 0. Raise NamingError if no record has it."""
+    """Print where each value of a container comes from; return 0. Raise EbsifError if no record has it."""
     if not container:
-        raise NamingError(
+        raise EbsifError(
             f"the catalog has no {options.name or 'record of the loaded module'}, so there is nothing to explain"
         )
     rows = explain(container, settings_of(options))
@@ -152,7 +152,7 @@ def record_and_installation(names: Names, text: Optional[str]) -> tuple[Optional
     """Return the record in the catalog and the installation of a module, one of which may be None."""
     thing = names.find(text)
     if isinstance(thing, Path):
-        raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
+        raise EbsifError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
     if isinstance(thing, Installation):
         return names.record_of(thing), thing
     return thing, names.installed_as(thing.module)

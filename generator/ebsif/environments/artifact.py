@@ -36,10 +36,6 @@ EASYCONFIG = "application/vnd.easybuild.easyconfig.v1"
 ANNOTATION = "org.opencontainers.image."
 
 
-class ArtifactError(EbsifError):
-    """An artifact can't be written or used; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Artifact:
     """An environment in a registry or directory, with its manifest and the record in it."""
@@ -67,9 +63,9 @@ def reference_to_push(text: str) -> ImageSource:
     """Return the place for an artifact. Raise EbsifError if it is none."""
     reference = parse(text)
     if reference.kind == DOCKER:
-        raise ArtifactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
+        raise EbsifError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
     if reference.digest or not reference.tag:
-        raise ArtifactError(
+        raise EbsifError(
             f"{text}: give a tag, and no digest: {reference.with_digest(None)}{'' if reference.tag else ':1'}"
         )
     return reference
@@ -142,7 +138,7 @@ def read(repository: Repository) -> Artifact:
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
         is_image = manifest.sif or manifest.is_index
-        raise ArtifactError(
+        raise EbsifError(
             f"{repository.reference} is not an environment that `ebsif push` has written"
             + (f": an image? `ebsif add {repository.reference}` adds it to the catalog" if is_image else "")
         )
@@ -150,7 +146,7 @@ def read(repository: Repository) -> Artifact:
     try:
         record = Record.parse(repository.read(part(manifest, LOCK, repository)))
     except RecordError as error:
-        raise ArtifactError(f"{place}: {error}") from None
+        raise EbsifError(f"{place}: {error}") from None
     return Artifact(repository, manifest, repeating.repeatable(record, place))
 
 
@@ -159,7 +155,7 @@ def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
     kind = MEDIA_TYPES.get(name, EASYCONFIG)
     layer = next((one for one in manifest.layers if one.title == name and one.media_type == kind), None)
     if not layer:
-        raise ArtifactError(f"{repository.reference} has no {name}: it is damaged, or of a module without packages")
+        raise EbsifError(f"{repository.reference} has no {name}: it is damaged, or of a module without packages")
     return layer
 
 
@@ -171,7 +167,7 @@ def problem(artifact: Artifact) -> str:
 
 
 def download(artifact: Artifact, path: Path, progress: Progress) -> None:
-    """Fetch the user software of an artifact to a file. Raise ArtifactError if it isn't the one that its lock names."""
+    """Fetch the user software of an artifact to a file. Raise EbsifError if it isn't the one that its lock names."""
     if wrong := problem(artifact):
-        raise ArtifactError(wrong)
+        raise EbsifError(wrong)
     artifact.repository.download(artifact.squashfs, path, progress)

@@ -13,7 +13,7 @@ from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
-from ebsif.installed.names import Found, Names, NamingError
+from ebsif.installed.names import Found, Names
 from ebsif.installed.places import Installation
 
 # Parameters that are written from fields, or that another module must not have.
@@ -33,10 +33,6 @@ OWN_FIELD = {
     "moduleclass",
     "aliases",
 }
-
-
-class BaseError(EbsifError):
-    """An easyconfig or installation can't be extended; the message says why and what to do."""
 
 
 class EasyconfigContainer(Container):
@@ -59,11 +55,11 @@ class EasyconfigContainer(Container):
 
 
 def read(path: Path, site: Site) -> Container:
-    """Return the container that an easyconfig describes; raise BaseError if it is not that of a container module."""
+    """Return the container that an easyconfig describes; raise EbsifError if it is not that of a container module."""
     written, read = framework.written_values(path), framework.read(path)
     names = framework.source_names(read["sources"])
     if read["easyblock"] not in ("ContainerInstall", "ContainerVenv") or len(names) != 1:
-        raise BaseError(f"{path} is not the easyconfig of a container module, so it can't be extended")
+        raise EbsifError(f"{path} is not the easyconfig of a container module, so it can't be extended")
     checksum = written.get("checksums") or []
     is_sha256 = len(checksum) == 1 and isinstance(checksum[0], str) and re.fullmatch("[0-9a-f]{64}", checksum[0])
     own = OWN_FIELD | ({"checksums"} if is_sha256 else set())
@@ -92,7 +88,7 @@ def requirements_of(path: Path, value: Any) -> Any:
         return value or None
     root = path.parent.parent
     if not (root / lockfile.RECORD).is_file():
-        raise BaseError(f"{path} repeats an installation from its lock: install it, and extend the installation")
+        raise EbsifError(f"{path} repeats an installation from its lock: install it, and extend the installation")
     return stages_of(lock.read(root).stages)
 
 
@@ -103,9 +99,9 @@ def definition_file(path: Path, name: str) -> str:
 
 
 def of_installation(installation: Installation, site: Site) -> Container:
-    """Return the container that the easyconfig of an installation describes; raise BaseError if there is none."""
+    """Return the container that the easyconfig of an installation describes; raise EbsifError if there is none."""
     if not installation.easyconfig:
-        raise BaseError(installation.lack)
+        raise EbsifError(installation.lack)
     return read(installation.easyconfig, site)
 
 
@@ -122,5 +118,5 @@ def container_of(found: Found, names: Names) -> Container:
     if isinstance(found, Installation):
         return names.record_of(found) or of_installation(found, names.site)
     if found.suffix != ".eb":
-        raise NamingError(f"{found}: no easyconfig")
+        raise EbsifError(f"{found}: no easyconfig")
     return read(found, names.site)

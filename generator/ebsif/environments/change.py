@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 BUILD_TOOLS = "build tools"
 
 
-class ChangingError(EbsifError):
-    """An extension can't be changed as requested; the message says why and what to do."""
-
-
 @dataclass
 class Environment:
     """
@@ -287,7 +283,7 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
     lines: list[str] = []
     for text in texts:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
-            raise ChangingError(
+            raise EbsifError(
                 f"{option} '{text}' is a file: to add the packages that are in it, use -r {shlex.quote(text)}"
             )
         if (
@@ -295,7 +291,7 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
             and Path(text).is_dir()
             and not any(Path(text, name).exists() for name in ("pyproject.toml", "setup.py"))
         ):
-            raise ChangingError(
+            raise EbsifError(
                 f"{option} '{text}' is a directory, and no Python project: it has neither pyproject.toml nor setup.py"
             )
         lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
@@ -303,13 +299,13 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
     for line in lines:
         name = name_in(line)
         if name in named:
-            raise ChangingError(
+            raise EbsifError(
                 f"{option} has {name} twice ('{named[name]}' and '{line}'): write all that you want of "
                 "it in one requirement, such as 'einops>=0.8,<1'"
             )
         named.update({name: line} if name else {})
     if not lines:
-        raise ChangingError(f"{option} names no package: write a name, such as einops")
+        raise EbsifError(f"{option} names no package: write a name, such as einops")
     return lines
 
 
@@ -317,14 +313,14 @@ def joined(lines: Sequence[str], more: Iterable[str]) -> list[str]:
     """
     Return requirement lines with more of them, each in place of those for the same package.
 
-    Raise ChangingError if they are locked: in one call of pip, all packages have a hash or none.
+    Raise EbsifError if they are locked: in one call of pip, all packages have a hash or none.
     """
     found: list[str] = list(lines)
     for line in more:
         name = name_in(line)
         places = [number for number, one in enumerate(found) if name and name_in(one) == name]
         if "--hash" not in line and any("--hash" in one for one in lines):
-            raise ChangingError(
+            raise EbsifError(
                 f"'{line}' can't be added to packages that are locked with hashes: lock it with them, "
                 "or add it in an extension of its own, on top of theirs"
             )
@@ -359,7 +355,7 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
     """
     Add requirement lines to the stages of the extension: each replaces the one for the same package.
 
-    If a new stage is necessary, it has the name. Raise ChangingError if a locked package would lose its hash: in one
+    If a new stage is necessary, it has the name. Raise EbsifError if a locked package would lose its hash: in one
     call of pip, all packages have one or none.
     """
     left = []
@@ -373,7 +369,7 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
         for stage, number in places:
             before = stage["requirements"][number]
             if "--hash" in before and "--hash" not in line:
-                raise ChangingError(
+                raise EbsifError(
                     f"{name_in(line)} was installed from a lock file, with a hash: give the new one, "
                     f"too (--add '{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and "
                     "use -r"
@@ -410,7 +406,7 @@ def replace(environment: Environment, wanted: list, name: str) -> None:
 
 
 def remove(environment: Environment, names: Sequence[str]) -> None:
-    """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
+    """Remove packages, and the stages that were there for them; raise EbsifError if one isn't the extension's."""
     without_packages = {stage.get("name") for stage in environment.own if not lines_of(stage)}
     removed: list[str] = []
     for text in dict.fromkeys(names):
@@ -423,7 +419,7 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
             if name in (name_in(line), environment.name_of(line))
         ]
         if not lines:
-            raise ChangingError(why_not_removable(environment, name, text))
+            raise EbsifError(why_not_removable(environment, name, text))
         removed += [environment.name_of(line) for line in lines]
         for stage in environment.own:
             stage["requirements"] = [line for line in stage["requirements"] if line not in lines]
@@ -438,9 +434,9 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
     report_removal(environment, list(dict.fromkeys(removed)))
 
 
-def nothing_left(module: str) -> ChangingError:
+def nothing_left(module: str) -> EbsifError:
     """Return the error for an extension from which everything would be removed."""
-    return ChangingError(f"nothing would be left of {module}: remove it (ebsif remove {module})")
+    return EbsifError(f"nothing would be left of {module}: remove it (ebsif remove {module})")
 
 
 def report_removal(environment: Environment, names: Sequence[str]) -> None:

@@ -30,17 +30,13 @@ EASYCONFIG = ("Easyconfig", "With it, EasyBuild installs the module", "text/plai
 LICENSE = re.compile(r"(?!LicenseRef-)[A-Za-z0-9.-]+")
 
 
-class CrateError(EbsifError):
-    """A crate can't be written; the message says why and what to do."""
-
-
 def write(portable: Portable, directory: Path, overwrite: bool) -> None:
     """Write a crate with lock, bill of materials, easyconfig and metadata into a directory; see `files.filled`."""
     try:
         # takes long to import
         from rocrate.rocrate import ROCrate
     except ImportError:
-        raise CrateError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
+        raise EbsifError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
     with files.filled(directory, "export", overwrite) as made, tempfile.TemporaryDirectory() as sources:
         crate = ROCrate()
         describe(crate, portable)

@@ -10,31 +10,27 @@ from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
 
 
-class FreezingError(EbsifError):
-    """No easyconfig can be written for an installation; the message says why and what to do."""
-
-
 def freeze(installation: Installation, name: Optional[str], date: Optional[str]) -> tuple[str, str, list[str]]:
     """
     Return file name and text of an easyconfig of the current state of an installation, and what it can't express.
 
     Name and date are parts of the version suffix: by default the name of the module, and today (see `free_dates`).
-    Raise FreezingError if the installation has no packages, no easyconfig or no name.
+    Raise EbsifError if the installation has no packages, no easyconfig or no name.
     """
     record, path, packages = installation.record, installation.easyconfig, current.packages_of(installation)
     if packages is None:
-        raise FreezingError(
+        raise EbsifError(
             f"{installation.module} has no packages of its own, only those of the image: its own "
             "easyconfig describes it"
         )
     if not path:
-        raise FreezingError(installation.lack)
+        raise EbsifError(installation.lack)
     module, base = record.module, record.module["versionsuffix"]
     if installation.extension:
         base = base.removesuffix(f"-{'-'.join(installation.extension)}")
         name = name or installation.extension[0]
     if not name:
-        raise FreezingError(f"{installation.module} has no name of an extension: choose one with --name")
+        raise EbsifError(f"{installation.module} has no name of an extension: choose one with --name")
     module_name = f"{module['name']}/{module['version']}{base}"
     date = date or next(free_dates(of_name(module_name, name, places.everything())))
     check_names(name, date)

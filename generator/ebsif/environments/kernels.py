@@ -38,10 +38,6 @@ NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
 MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
 
 
-class KernelError(EbsifError):
-    """A kernel can't be installed or removed; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Kernel:
     """
@@ -149,12 +145,12 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
     line = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
     remedy = f"extend-venv-activate {shlex.quote(str(venv))} MODULE"
     if not line:
-        raise KernelError(f"{venv}/bin/activate names no module; to add one: {remedy}")
+        raise EbsifError(f"{venv}/bin/activate names no module; to add one: {remedy}")
     module = shlex.split(line.group(1))[0].partition("=")[2]
     # another one with a similar name would not start in this environment
     thing = names.exact(module) or places.installed_as(module)
     if not isinstance(thing, Installation):
-        raise KernelError(
+        raise EbsifError(
             f"{venv} is an environment of the module {module}: no container module '{module}' is "
             f"installed here. To correct the name: {remedy}"
         )
@@ -165,7 +161,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     """
     Install a kernel of a module or an environment of make-venv in a directory with kernels; see `subject`.
 
-    Its default name follows from module, environment or user software. Raise KernelError if the module can't run
+    Its default name follows from module, environment or user software. Raise EbsifError if the module can't run
     kernels, has no ipykernel, or the name belongs to another kernel.
     """
     installation, venv, module = subject(names, text)
@@ -175,10 +171,10 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     # Jupyter only knows lower case
     name = name.lower() if name else kernel_name(f"{module}-{where.name}" if where else module)
     if not NAME.fullmatch(name):
-        raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
+        raise EbsifError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
     program = Path(os.path.abspath(installation.root)) / INTERPRETER
     if not files.is_there(program):
-        raise KernelError(
+        raise EbsifError(
             f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
             f"version of ebsif (install it again: {installation.rebuild})"
         )
@@ -190,7 +186,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
     if replaced or SUBSTITUTED.search(str(program)):
         part = "$" if replaced else "name in braces"
-        raise KernelError(
+        raise EbsifError(
             f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
             "use a path without it, such as a link"
         )
@@ -231,21 +227,21 @@ def follow(root: Path, module: str, folders: Iterable[Path]) -> None:
 
 
 def make_room_for(kernel: Kernel) -> None:
-    """Say that a kernel replaces another one of ours; raise KernelError if it would replace that of another program."""
+    """Say that a kernel replaces another one of ours; raise EbsifError if it would replace that of another program."""
     earlier = read(kernel.folder)
     if earlier and earlier.module:
         if (earlier.module, earlier.venv, earlier.own) != (kernel.module, kernel.venv, kernel.own):
             whose = earlier.where or earlier.module
             output.note(f"this replaces the kernel {kernel.folder.name} of {output.escape(whose)}")
     elif files.is_there(kernel.folder / "kernel.json"):
-        raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
+        raise EbsifError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
     if kernel.folder.is_symlink():
         # otherwise the files of an installation would be replaced
         kernel.folder.unlink()
 
 
 def check_package(installation: Installation, venv: Optional[Path], own: Optional[Path]) -> None:
-    """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
+    """Raise EbsifError with the command that adds ipykernel, unless image, user software or environment have it."""
     record = installation.record if own else current.record_of(installation)
     names = {*record.image_versions, *(() if own else record.venv_versions)}
     if own:
@@ -258,7 +254,7 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
         where, remedy = str(own), adding(installation, own)
-    raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
+    raise EbsifError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 
 def adding(installation: Installation, own: Path) -> str:
@@ -274,11 +270,11 @@ def adding(installation: Installation, own: Path) -> str:
 
 
 def remove(folder: Path, name: str) -> Kernel:
-    """Remove a kernel of a module from a directory; raise KernelError if there is none with this name."""
+    """Remove a kernel of a module from a directory; raise EbsifError if there is none with this name."""
     kernel = read(folder / name.lower()) if NAME.fullmatch(name.lower()) else None
     if not kernel or not kernel.module:
         known = ", ".join(other.folder.name for other in installed(folder)) or "none"
-        raise KernelError(f"{folder} has no kernel '{name}' of a module (there: {known})")
+        raise EbsifError(f"{folder} has no kernel '{name}' of a module (there: {known})")
     if kernel.folder.is_symlink():
         kernel.folder.unlink()
     else:

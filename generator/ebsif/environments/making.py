@@ -102,10 +102,6 @@ class InUseError(ExtendingError):
     """Another eb installs the module, perhaps from the files that this attempt has written."""
 
 
-class InstallingError(EbsifError):
-    """A container can't be installed; the message says why and what to do."""
-
-
 def begin(request: Request) -> None:
     """
     Configure EasyBuild with the options of a request, which counts for everything that is read from then on.
@@ -373,10 +369,10 @@ def without_comments(text: str) -> list[str]:
 
 
 def look(container: Container, request: Request) -> Wanted:
-    """Return what is to be installed; raise InstallingError if its image can change."""
+    """Return what is to be installed; raise EbsifError if its image can change."""
     problem = easyconfig.moving_problem(container)
     if problem:
-        raise InstallingError(f"{container.module} can't be installed: {problem}")
+        raise EbsifError(f"{container.module} can't be installed: {problem}")
     return Wanted(rendering.render(container, request.folder), places.of_container(container))
 
 

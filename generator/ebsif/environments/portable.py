@@ -23,10 +23,6 @@ LOCK = "lock.json"
 LICENSES = "org.opencontainers.image.licenses"
 
 
-class PortableError(EbsifError):
-    """The environment of a module can't be given to others; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Portable:
     """
@@ -45,9 +41,9 @@ class Portable:
 
 
 def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
-    """Return the environment of an installation, for others; raise PortableError if it can't be given to them."""
+    """Return the environment of an installation, for others; raise EbsifError if it can't be given to them."""
     if license_name and not as_spdx(license_name):
-        raise PortableError(
+        raise EbsifError(
             f"--license {license_name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an "
             "expression of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses"
         )
@@ -62,7 +58,7 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
         texts[path.name] = path.read_text(encoding="utf-8")
     place = place_of_credential(record, path)
     if place:
-        raise PortableError(
+        raise EbsifError(
             f"{place} has a credential that would be given to others: take it out of the easyconfig "
             f"and install {shown(installation)} again. {REMEDY}"
         )
@@ -90,7 +86,7 @@ def packed(installation: Installation) -> Optional[Path]:
     if not installation.record.has_user_software or not path:
         return None
     if path.is_dir():
-        raise PortableError(
+        raise EbsifError(
             f"the user software of {shown(installation)} is a directory, {path}, which can change "
             f"at any time: pack it first ({installation.load}; make-squashfs)"
         )

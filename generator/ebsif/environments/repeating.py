@@ -26,11 +26,7 @@ from ebsif.packages import venv
 from ebsif.packages.requirements import names_in
 
 
-class RepeatingError(EbsifError):
-    """An installation can't be repeated; the message says what is missing."""
-
-
-class MissingImageError(RepeatingError):
+class MissingImageError(EbsifError):
     """The image of a record is not here; the message names it and says what to do, `problem` only names it."""
 
     def __init__(self, problem: str):
@@ -43,22 +39,22 @@ class MissingImageError(RepeatingError):
 
 
 def read(path: Path) -> Record:
-    """Return the record in a lock file. Raise LockError or RepeatingError if it can't be read or repeated."""
+    """Return the record in a lock file. Raise EbsifError if it can't be read or repeated."""
     return repeatable(lock.read(path), path)
 
 
 def repeatable(record: Record, place: object) -> Record:
-    """Return a record of that place, which may be somebody else's; raise RepeatingError unless it can be repeated."""
+    """Return a record of that place, which may be somebody else's; raise EbsifError unless it can be repeated."""
     if not record.stages and record.system_layer.requested:
-        raise RepeatingError(
+        raise EbsifError(
             f"{place} is the lock of a module that only adds packages of the image's system: ebsif "
             f"extend CONTAINER --apt {' '.join(record.system_layer.requested)}"
         )
     if not record.stages:
-        raise RepeatingError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
+        raise EbsifError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
     wrong = next(missing_in(record), None)
     if wrong:
-        raise RepeatingError(
+        raise EbsifError(
             f"{place} can't be repeated: {wrong}. Get it again: whoever has the module writes it with "
             "`ebsif lock` or `ebsif push`"
         )

@@ -11,10 +11,6 @@ from ebsif.catalog.selection import did_you_mean
 from ebsif.errors import EbsifError
 
 
-class SystemPackagesError(EbsifError):
-    """Packages of the system can't be added or removed; the message says why and what to do."""
-
-
 def joined(container: Container, more: SystemPackages) -> Container:
     """Return a container with more packages, in one layer: one that is there gets the version that is wanted now."""
     before = system_of(container.system_packages)
@@ -34,31 +30,31 @@ def replaced(container: Container, packages: Sequence[str], allowed: Sequence[st
 
 
 def added(container: Container, packages: Sequence[str], allowed: Sequence[str]) -> Container:
-    """Return a container with packages that were typed; raise SystemPackagesError for what is no name."""
+    """Return a container with packages that were typed; raise EbsifError for what is no name."""
     for name in (*packages, *allowed):
         if not SYSTEM_PACKAGE.match(name):
-            raise SystemPackagesError(f"not a name of a package: '{name}' (write NAME or NAME=VERSION)")
+            raise EbsifError(f"not a name of a package: '{name}' (write NAME or NAME=VERSION)")
     named: dict[str, str] = {}
     for text, name in zip(packages, system_names(packages)):
         if named.setdefault(name, text) != text:
-            raise SystemPackagesError(f"--apt has {name} twice ({named[name]} and {text}): leave out one of them")
+            raise EbsifError(f"--apt has {name} twice ({named[name]} and {text}): leave out one of them")
     if not packages and not allowed:
         return container
     if not packages and not system_of(container.system_packages).packages:
-        raise SystemPackagesError("--allow-upgrade is for the packages of --apt: add one")
+        raise EbsifError("--allow-upgrade is for the packages of --apt: add one")
     return joined(container, SystemPackages.model_construct(packages=list(packages), allow_upgrade=list(allowed)))
 
 
 def removed(container: Container, names: Sequence[str], module: str, base: Optional[Container]) -> Container:
-    """Return the container of an extension, the module, without packages; raise SystemPackagesError if it has none."""
+    """Return the container of an extension, the module, without packages; raise EbsifError if it has none."""
     system = system_of(container.system_packages)
     inherited = system_names(system_of(base.system_packages).packages) if base else []
     there = system_names(system.packages)
     for name in names:
         if name in inherited:
-            raise SystemPackagesError(f"{name} belongs to the module that {module} extends: remove it there")
+            raise EbsifError(f"{name} belongs to the module that {module} extends: remove it there")
         if name not in there:
-            raise SystemPackagesError(
+            raise EbsifError(
                 f"{module} was made without the system package {name}{did_you_mean(name, there)}"
                 + (f" (it was made with: {', '.join(there)})" if there else "")
             )

@@ -16,10 +16,6 @@ from ebsif.report import output
 from ebsif.report.steps import Now, Steps
 
 
-class FetchError(EbsifError):
-    """An image can't be fetched; the message says why and what to do."""
-
-
 def fetched(target: Path, size: int) -> Now:
     """Return how much of an image (its path) is fetched, of so many bytes; not what is converted after that."""
     sizes = [part.stat().st_size for part in target.parent.glob(f".{target.name}.*/**/*") if part.is_file()]
@@ -35,7 +31,7 @@ def fetch(
 
     It gets a name in a folder (default: EasyBuild's source path); `size` in bytes of what is fetched and `sha256` of
     the SIF file are given if they are known. A note beside the file (``.source.json``) keeps the source. Raise
-    FetchError if the image can't be fetched, or isn't what it should be; then nothing of it is left under its name.
+    EbsifError if the image can't be fetched, or isn't what it should be; then nothing of it is left under its name.
     """
     # they take long to import
     from easybuild.easyblocks.generic.container.image.fetch import fetch
@@ -55,10 +51,10 @@ def fetch(
                 steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
                 fetch(source, str(target), sha256)
     except EasyBuildError as error:
-        raise FetchError(str(error).strip("'\"")) from None
+        raise EbsifError(str(error).strip("'\"")) from None
     noted = noted_source(str(target))
     if not noted and sha256 != sha256_of(target):
-        raise FetchError(
+        raise EbsifError(
             f"{target} exists already, and may not be the image from {source}: move it away, or "
             "choose another directory"
         )

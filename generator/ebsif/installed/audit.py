@@ -26,10 +26,6 @@ WITHOUT_NETWORK = (
 )
 
 
-class AuditError(EbsifError):
-    """Packages can't be audited; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Advisory:
     """A known vulnerability: its name, its other names, the versions without it, and a summary."""
@@ -108,9 +104,9 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
 def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
     """Return the advisories of pip-audit's service on packages, and the packages that it doesn't know."""
     if not importlib.util.find_spec("pip_audit"):
-        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}. {WITHOUT_NETWORK}")
+        raise EbsifError(f"pip-audit is not installed: {how_to_add('pip-audit')}. {WITHOUT_NETWORK}")
     if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
-        raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
+        raise EbsifError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
     advisories: dict[Pin, list[Advisory]] = {}
     unknown: list[Pin] = []
     left = set(pins)
@@ -136,7 +132,7 @@ def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[P
 
 
 def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what pip-audit says of packages, given by name; raise AuditError if it fails."""
+    """Return what pip-audit says of packages, given by name; raise EbsifError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "requirements.txt")
         path.write_text("".join(f"{name}=={version}\n" for name, version in versions.items()), encoding="utf-8")
@@ -160,4 +156,4 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
         return json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         said = result.stderr.strip().splitlines()[-1:] or ["no output"]
-        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. {WITHOUT_NETWORK}") from None
+        raise EbsifError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. {WITHOUT_NETWORK}") from None

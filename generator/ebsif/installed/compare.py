@@ -23,10 +23,6 @@ BIND_PARAMETERS = ("binds", "library_binds")
 VARIABLE_PARAMETERS = ("container_env", "network_env", "modextravars")
 
 
-class ComparingError(EbsifError):
-    """Containers can't be compared; the message says why and what to do."""
-
-
 def facts(found: Found) -> Facts:
     """Return the facts about a container of the catalog, an installation, an easyconfig or a saved lock."""
     if isinstance(found, Installation):
@@ -114,15 +110,15 @@ def extension_of(path: Path, container: str) -> tuple[list, str, str]:
     """
     Return requirements, name and date of an extension from its easyconfig, to use them on a container of that name.
 
-    Raise ComparingError if that isn't possible.
+    Raise EbsifError if that isn't possible.
     """
     values = parameters_of(path)
     if not values.get("requirements") and not values.get("system_packages"):
-        raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")
+        raise EbsifError(f"{path} has no requirements, so there is nothing to upgrade")
     if requirements.lock_of(values["requirements"]):
         repeated = path.parent / requirements.lock_of(values["requirements"])
         installed_lock = path.parent.parent / lockfile.RECORD
-        raise ComparingError(
+        raise EbsifError(
             f"{path} repeats an installation from its lock, which another container can do, too: "
             + shlex.join(
                 [
@@ -136,7 +132,7 @@ def extension_of(path: Path, container: str) -> tuple[list, str, str]:
         )
     named = newest.NAMED.search(values["versionsuffix"])
     if not named:
-        raise ComparingError(
+        raise EbsifError(
             f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
             "use `ebsif extend` on the newer container"
         )

@@ -19,12 +19,8 @@ from ebsif.installed.places import Installation
 WRITTEN = "written by `ebsif interpreter`."
 
 
-class InterpreterError(EbsifError):
-    """There is no interpreter; the message says why and what to do."""
-
-
 def of(installation: Installation) -> Path:
-    """Return the interpreter of an installation; raise InterpreterError if it has none."""
+    """Return the interpreter of an installation; raise EbsifError if it has none."""
     path = Path(os.path.abspath(installation.root / INTERPRETER))
     if is_there(path):
         return path
@@ -35,7 +31,7 @@ def of(installation: Installation) -> Path:
         if has_python
         else "was installed without Python (init = 'none')"
     )
-    raise InterpreterError(f"{installation.module} has no interpreter: it {reason}")
+    raise EbsifError(f"{installation.module} has no interpreter: it {reason}")
 
 
 def environment_on(installation: Installation) -> Optional[str]:
@@ -62,7 +58,7 @@ def extensions(undated: Path) -> list[Path]:
 
 def starting(installation: Installation, newest: Optional[str] = None) -> str:
     """
-    Return the text of a file that starts the interpreter as it is used here; raise InterpreterError if there is none.
+    Return the text of a file that starts the interpreter as it is used here; raise EbsifError if there is none.
 
     `newest` is the name of an extension without its date, if the file should always start the newest one.
     """
@@ -90,6 +86,6 @@ def script(module: str, commands: str) -> str:
 
 
 def write(path: Path, text: str, overwrite: bool = False) -> None:
-    """Write a file that starts an interpreter; raise OverwriteError if another one isn't to be overwritten (C-04)."""
+    """Write a file that starts an interpreter; raise EbsifError if another one isn't to be overwritten (C-04)."""
     files.write_new({path: text}, overwrite)
     files.make_executable(path)

@@ -34,10 +34,6 @@ SUFFIXES = (".eb", ".sif", ".json")
 Found = Union[Container, Installation, Path]
 
 
-class NamingError(EbsifError):
-    """A name is unknown or ambiguous; the message lists the candidates."""
-
-
 class Names:
     """The names that a command understands; catalog and installations are read when they are needed."""
 
@@ -79,7 +75,7 @@ class Names:
         Return the installation that the modules tool loads by exactly this name, which may be an alias (N-05).
 
         NAME/VERSION-mine is the newest extension (V-07). Upper or lower case only matters if there are both. Raise
-        NamingError if it could be several.
+        EbsifError if it could be several.
         """
         if "/" in text and not text.startswith("/") and ".." not in text.split("/"):
             # without reading all modules of a large system
@@ -95,14 +91,14 @@ class Names:
         if "/" in text and not found:
             found = self.extensions(text)
         if len(set(map(shown, found))) > 1:
-            raise NamingError(selection.ambiguous(text, map(shown, found)))
+            raise EbsifError(selection.ambiguous(text, map(shown, found)))
         return found[0] if found else None
 
     def extensions(self, text: str) -> list[Installation]:
         """
         Return the newest installed extension with a name, NAME/name or NAME/VERSION-name, of each software (N-01).
 
-        Raise NamingError if there are several names that differ from it, and from each other, in upper and lower case.
+        Raise EbsifError if there are several names that differ from it, and from each other, in upper and lower case.
         """
         end = f"-{plain(text).rpartition('/')[2]}-"
         of_name = [
@@ -119,7 +115,7 @@ class Names:
             of_software.setdefault((beside(one, ""), (one.extension or ("",))[0]), []).append(one)
         newest_ones = [same[0] for same in of_software.values()]
         if len({name for _, name in of_software}) > 1:
-            raise NamingError(selection.ambiguous(text, map(shown, newest_ones)))
+            raise EbsifError(selection.ambiguous(text, map(shown, newest_ones)))
         if len(of_software) == 1:
             bases = {one.base for one in found}
             if len(bases) > 1:
@@ -131,7 +127,7 @@ class Names:
     def older(self, module: Installation) -> list[Installation]:
         """Return the earlier extensions with the name and the base of this one, beside it and of the same account."""
         if not module.extension:
-            raise NamingError(f"{shown(module)} is no extension, so there are no earlier ones of it")
+            raise EbsifError(f"{shown(module)} is no extension, so there are no earlier ones of it")
         return [
             one
             for one in places.everything()
@@ -236,7 +232,7 @@ class Names:
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         # a module in two directories is one name: the modules tool loads the first
         elif len(set(map(shown, current))) > 1:
-            raise NamingError(selection.ambiguous(text, map(shown, candidates)))
+            raise EbsifError(selection.ambiguous(text, map(shown, candidates)))
         return current[0]
 
     def is_archived(self, module: Installation) -> bool:
@@ -267,24 +263,24 @@ class Names:
         wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
-            raise NamingError(
+            raise EbsifError(
                 f"{records[0].module} is in the catalog, but not installed here (to install it: "
                 f"`ebsif install {records[0].module}`)"
             )
         if wanted.endswith(SUFFIXES):
-            raise NamingError(f"the file {wanted} does not exist, and no module of that name is installed here")
+            raise EbsifError(f"the file {wanted} does not exist, and no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
         also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
-        raise NamingError(
+        raise EbsifError(
             f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
             "and below EasyBuild's prefix: `module use` adds a directory)"
         )
 
     def installation(self, text: Optional[str]) -> Installation:
-        """Return the installation with a name; see `find`. Raise NamingError if it is not installed, or a file."""
+        """Return the installation with a name; see `find`. Raise EbsifError if it is not installed, or a file."""
         module = self.installed_or_file(text)
         if isinstance(module, Path):
-            raise NamingError(f"{module} is not the directory of an installation: give that, or an installed module")
+            raise EbsifError(f"{module} is not the directory of an installation: give that, or an installed module")
         return module
 
     def container(self, text: Optional[str]) -> Container:
@@ -293,7 +289,7 @@ class Names:
         if isinstance(thing, Installation):
             thing = self.record_of(thing) or selection.find_one(self.containers, shown(thing))
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: give a container in the catalog (`ebsif list`)")
+            raise EbsifError(f"{thing} is a file: give a container in the catalog (`ebsif list`)")
         return thing
 
     def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
@@ -303,9 +299,9 @@ class Names:
             return thing.easyconfig_name
         path = thing.easyconfig if isinstance(thing, Installation) else thing
         if not path:
-            raise NamingError(thing.lack if isinstance(thing, Installation) else f"{text}: no easyconfig")
+            raise EbsifError(thing.lack if isinstance(thing, Installation) else f"{text}: no easyconfig")
         if path.suffix != ".eb":
-            raise NamingError(f"{text}: no easyconfig")
+            raise EbsifError(f"{text}: no easyconfig")
         return path
 
     def image(self, text: Optional[str]) -> Path:
@@ -318,12 +314,12 @@ class Names:
         if isinstance(thing, Installation):
             path = imagestate.path_of(thing)
             if not path:
-                raise NamingError(f"the image of {shown(thing)} is gone: install the module again with eb")
+                raise EbsifError(f"the image of {shown(thing)} is gone: install the module again with eb")
             return path
         images = [path for _, path in thing.image_places]
         image = next((path for path in images if is_there(path)), None)
         if not image:
-            raise NamingError(
+            raise EbsifError(
                 f"the image of {thing.module} is not on this machine (searched: "
                 f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): give the "
                 "path of the file"
@@ -338,7 +334,7 @@ class Names:
         """
         thing = self.find(text)
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: give a module")
+            raise EbsifError(f"{thing} is a file: give a module")
         if not isinstance(thing, Installation) or (text and is_exact(thing, text)):
             return thing.module
         of_base = places.undated(thing)
@@ -395,7 +391,7 @@ def loaded() -> Installation:
 
 
 def file_of(text: str) -> Union[Installation, Path, None]:
-    """Return the installation or file at a path, None for other texts; raise NamingError if it doesn't exist."""
+    """Return the installation or file at a path, None for other texts; raise EbsifError if it doesn't exist."""
     path = expanded(text)
     if is_there(path / lockfile.RECORD):
         return places.of_directory(path)
@@ -403,7 +399,7 @@ def file_of(text: str) -> Union[Installation, Path, None]:
         return path
     if text.startswith(("/", "./", "../", "~")):
         missing = path / lockfile.RECORD if path.is_dir() else path
-        raise NamingError(f"{text}: not an installation of a container module ({missing} does not exist)")
+        raise EbsifError(f"{text}: not an installation of a container module ({missing} does not exist)")
     return None
 
 

@@ -25,10 +25,6 @@ from ebsif.packages.requirements import names_in
 from ebsif.report import output
 
 
-class RemovalError(EbsifError):
-    """An installation can't be removed; the message gives the reason and lists remaining files."""
-
-
 @dataclass
 class Removal:
     """
@@ -57,22 +53,22 @@ def plan(
     `users` are the other installations, which may use its image, and `earlier` those of them that are earlier
     extensions with the same name.
 
-    Raise RemovalError if the module is loaded or being installed, if its record is damaged, if files belong to another
+    Raise EbsifError if the module is loaded or being installed, if its record is damaged, if files belong to another
     account, or if one of the installations in `users` needs its image.
     """
     if installation.is_loaded:
         # the name alone also unloads a hidden module
         name = installation.module.rpartition("/")[0]
-        raise RemovalError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
+        raise EbsifError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
     if installation.damage:
-        raise RemovalError(
+        raise EbsifError(
             f"{installation.damage}. Without it, modules that use the image can't be found: "
             f"{installation.repair}, and then remove it"
         )
     root = Path(os.path.realpath(installation.root))
     require_owner(installation, root)
     if lock := places.easybuild_lock(installation.root):
-        raise RemovalError(places.locked(shown(installation), lock))
+        raise EbsifError(places.locked(shown(installation), lock))
     link = [installation.root] if installation.root.is_symlink() else []
     beside = sorted(
         path
@@ -94,7 +90,7 @@ def plan(
     # last, so that we don't ask to remove dependents in vain
     needing = users_of(root, users)
     if needing:
-        raise RemovalError(
+        raise EbsifError(
             f"{shown(installation)} has the image that these modules use: "
             f"{', '.join(needing)}; remove those first, or install them with `image = 'own'` "
             "(eb --rebuild)"
@@ -247,29 +243,29 @@ def add_easyconfig(removal: Removal) -> None:
 
 def require_owner(installation: Installation, root: Path) -> None:
     """
-    Raise RemovalError if a module file leads to an installation of another account, unless that is root's file.
+    Raise EbsifError if a module file leads to an installation of another account, unless that is root's file.
 
     Otherwise, root would remove whatever somebody else's module file names. Other accounts can't remove foreign files.
     """
     account = installation.file.lstat().st_uid if installation.file else root.stat().st_uid
     if account not in (0, root.stat().st_uid):
-        raise RemovalError(
+        raise EbsifError(
             f"{installation.file} belongs to {files.owner(account)}, but {root}, which it names, to "
             f"{files.owner(root.stat().st_uid)}; nothing was removed"
         )
 
 
 def check_removable(path: Path) -> None:
-    """Raise RemovalError if a file or directory, or a directory in it, belongs to another account."""
+    """Raise EbsifError if a file or directory, or a directory in it, belongs to another account."""
     inside = [Path(folder) for folder, _, _ in os.walk(path)] if path.is_dir() and not path.is_symlink() else []
     for one in (path, *inside) if os.getuid() else ():
         account = one.lstat().st_uid
         if account != os.getuid():
-            raise RemovalError(f"{one} belongs to {files.owner(account)}, who can remove it; nothing was removed")
+            raise EbsifError(f"{one} belongs to {files.owner(account)}, who can remove it; nothing was removed")
 
 
 def remove(removal: Removal) -> None:
-    """Remove everything, the module file first; raise RemovalError if nothing was removed, or files are left."""
+    """Remove everything, the module file first; raise EbsifError if nothing was removed, or files are left."""
     root = Path(os.path.realpath(removal.installation.root))
     renamed: list[tuple[Path, Path]] = []
     try:
@@ -281,7 +277,7 @@ def remove(removal: Removal) -> None:
     except OSError as error:
         for path, new in renamed:
             new.rename(path)
-        raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
+        raise EbsifError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
     places_of = dict(renamed)
     left = [str(path) for path in (places_of.get(path, path) for path in removal.paths) if not delete(path)]
     for path in removal.lines:
@@ -292,7 +288,7 @@ def remove(removal: Removal) -> None:
             with contextlib.suppress(OSError):
                 folder.rmdir()
     if left:
-        raise RemovalError(f"the module is removed, but these files are left, remove them by hand: {', '.join(left)}")
+        raise EbsifError(f"the module is removed, but these files are left, remove them by hand: {', '.join(left)}")
 
 
 def remove_lines(path: Path, removal: Removal) -> None:

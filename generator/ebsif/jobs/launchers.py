@@ -22,10 +22,6 @@ ACCELERATE_KINDS = (
 )
 
 
-class LauncherError(EbsifError):
-    """A launcher can't start a program; the message says why."""
-
-
 @dataclass(frozen=True)
 class Share:
     """What a job has: nodes, and on each of them tasks, their CPUs and their masks, and GPUs."""
@@ -61,11 +57,11 @@ class Launcher:
         return []
 
     def options(self, words: list[str], share: Share) -> list[str]:
-        """Return its own options for a program and its arguments; raise LauncherError if it can't start them."""
+        """Return its own options for a program and its arguments; raise EbsifError if it can't start them."""
         return []
 
     def program(self, words: list[str]) -> list[str]:
-        """Return the program and its arguments as this launcher takes them; raise LauncherError if it doesn't."""
+        """Return the program and its arguments as this launcher takes them; raise EbsifError if it doesn't."""
         return words
 
 
@@ -99,12 +95,12 @@ class Torchrun(Launcher):
         return [f"--nproc-per-node={share.tasks}"]
 
     def program(self, words: list[str]) -> list[str]:
-        """Return the program and its arguments; raise LauncherError if there are options of python before it."""
+        """Return the program and its arguments; raise EbsifError if there are options of python before it."""
         if words[0] == "-u":
             # the ranks run unbuffered anyway
             words = words[1:]
         if not words or (words[0].startswith("-") and words[0] != "-m" and not words[0].startswith("--")):
-            raise LauncherError(f"{self.name} takes a program, not options of python: {' '.join(words)}")
+            raise EbsifError(f"{self.name} takes a program, not options of python: {' '.join(words)}")
         return words
 
 

@@ -13,6 +13,7 @@ from ebsif.catalog.container import CatalogError, Container
 from ebsif.catalog.selection import duplicates
 from ebsif.catalog.site import Site
 from ebsif.eb.easyconfigtext import site_of
+from ebsif.errors import EbsifError
 from ebsif.render import easyconfig
 
 # The digests of the easyconfigs as they were written, in the directory of easyconfigs.
@@ -154,9 +155,9 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
 
 
 def require_replaceable(one: Rendered, output: Path) -> None:
-    """Raise OverwriteError if an easyconfig must not be replaced; see `refused`."""
+    """Raise EbsifError if an easyconfig must not be replaced; see `refused`."""
     for refusal in refused([one], output).values():
-        raise files.OverwriteError(
+        raise EbsifError(
             f"{refusal.path} {refusal.reason}: rename or remove it, or choose another directory "
             "with -o, and run this command again"
         )

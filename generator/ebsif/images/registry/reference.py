@@ -14,10 +14,6 @@ from ebsif.images.registry.repository import Repository
 FORMS = "oras://HOST/PATH:TAG or oci:DIRECTORY:TAG"
 
 
-class ReferenceTextError(EbsifError):
-    """A name can't be understood; the message says what it should look like."""
-
-
 def open_repository(name: Union[str, ImageSource]) -> Repository:
     """Return the repository that a name stands for: in a registry or in a directory. Nothing is read yet."""
     reference = parse(name) if isinstance(name, str) else name
@@ -25,9 +21,9 @@ def open_repository(name: Union[str, ImageSource]) -> Repository:
 
 
 def parse(text: str) -> ImageSource:
-    """Return what a text names in a registry or an OCI layout; raise ReferenceTextError with what is wrong."""
+    """Return what a text names in a registry or an OCI layout; raise EbsifError with what is wrong."""
     if not text.startswith((*(f"{kind}://" for kind in IN_REGISTRY), f"{OCI}:")):
-        raise ReferenceTextError(f"{Credentials.mask(text)}: should be {FORMS}")
+        raise EbsifError(f"{Credentials.mask(text)}: should be {FORMS}")
     return parse_source(text)
 
 
@@ -35,10 +31,10 @@ def parse_source(text: str) -> ImageSource:
     """
     Return what a text names, in any place; files and directories may be relative to the current one.
 
-    Raise ReferenceTextError, with what is wrong, if it is not the source of an image.
+    Raise EbsifError, with what is wrong, if it is not the source of an image.
     """
     kind, _, rest = text.partition(":")
     try:
         return ImageSource.parse(f"{kind}:{files.expanded(rest).absolute()}" if kind == OCI and rest else text)
     except ValueError as error:
-        raise ReferenceTextError(f"{Credentials.mask(text)} {error}") from None
+        raise EbsifError(f"{Credentials.mask(text)} {error}") from None

@@ -23,22 +23,18 @@ if TYPE_CHECKING:
 MEGABYTES = {"": 1, "M": 1, "K": 1 / 1024, "G": 1024, "T": 1024 * 1024}
 
 
-class OnDemandError(EbsifError):
-    """Files for Open OnDemand can't be written; the message says why and what to do."""
-
-
 def write_app(
     installation: Installation, site: Site, cluster: Optional[str], place: Path, overwrite: bool = False
 ) -> None:
-    """Write an interactive app; raise OnDemandError if module or scheduler don't support it."""
+    """Write an interactive app; raise EbsifError if module or scheduler don't support it."""
     check_jupyterlab(installation)
     if not installation.module.isprintable():
         # a line of its own in a script
-        raise OnDemandError(f"{output.escape(installation.module)} can't be used: its name has a control character")
+        raise EbsifError(f"{output.escape(installation.module)} can't be used: its name has a control character")
     kind = site.scheduler.kind
     templates = our_templates()
     if f"schedulers/{kind}.rb.j2" not in templates.list_templates():
-        raise OnDemandError(f"Open OnDemand has no support for the scheduler of {site.name}, {kind}")
+        raise EbsifError(f"Open OnDemand has no support for the scheduler of {site.name}, {kind}")
     values = {
         **form_values(site),
         "cluster": cluster or site.name,
@@ -129,10 +125,10 @@ def hours(time: str) -> int:
 
 
 def check_jupyterlab(installation: Installation) -> None:
-    """Raise OnDemandError if neither the image nor the user software of a module has JupyterLab."""
+    """Raise EbsifError if neither the image nor the user software of a module has JupyterLab."""
     record = current.record_of(installation)
     if "jupyterlab" not in {*record.image_versions, *record.venv_versions}:
-        raise OnDemandError(
+        raise EbsifError(
             f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
             f"  {places.adding(installation, 'jupyterlab')}"
         )

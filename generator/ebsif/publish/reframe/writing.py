@@ -20,21 +20,17 @@ FILES = Path(__file__).parent / "files"
 LAUNCHERS = {"slurm": "srun", "pbs": "mpiexec"}
 
 
-class ReframeError(EbsifError):
-    """Checks can't be written; the message says why and what to do."""
-
-
 def write(
     site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path, overwrite: bool = False
 ) -> int:
     """Write checks of containers that aren't archived, by default for the site's partition; return their number."""
     if site.scheduler.kind not in LAUNCHERS:
-        raise ReframeError(
+        raise EbsifError(
             f"{site.name} uses {site.scheduler.kind}, but the checks only support {' and '.join(LAUNCHERS)}"
         )
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
-        raise ReframeError(f"no container to check in the catalog of {site.name}: archived ones are left out")
+        raise EbsifError(f"no container to check in the catalog of {site.name}: archived ones are left out")
     data = {"site": site_data(site, partitions or [None]), "modules": modules}
     with files.filled(place, "reframe", overwrite) as made:
         shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
