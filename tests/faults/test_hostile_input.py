@@ -381,7 +381,7 @@ def test_batch_scripts(place, words):
     (place / "seen").unlink(missing_ok=True)
     # the script ends before srun if data is missing
     for data in (tuple(map(Data, words)), tuple(bound(words)), ()):
-        text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
+        text = job.script(job.JobRequest(module=words[0], command=("train.py", *words), data=data), site.read("local"))
         # too long for an argument of bash
         (place / "script").write_text(f"module() {{ :; }}\nSIF=x\n{text}")
         subprocess.run(

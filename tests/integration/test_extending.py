@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 from parts import wheel_settings
 from support import make_native_sdist, make_sdist, make_wheel
 
@@ -284,7 +284,7 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n'
     )
     subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
-    wanted = requirements.read(tmp_path / "uv.lock", Image("3.11", {"torch": "1.0+rocm"}), ["train"])
+    wanted = requirements.read(tmp_path / "uv.lock", KnownImage("3.11", {"torch": "1.0+rocm"}), ["train"])
     assert wanted.lines[0] == f"--find-links {tmp_path}/wheels"
     assert wanted.impossible == [
         f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a wheel of it"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from ebsif.errors import EbsifError
-from ebsif.images.registry.manifest import ContentError, Descriptor, Manifest
+from ebsif.images.registry.manifest import Descriptor, Manifest, RegistryContentError
 from ebsif.images.registry.reference import open_repository
 from parts import part
 from registry import CuttingProxy
@@ -122,7 +122,7 @@ def test_cut_and_altered(pushed, registry, tmp_path):
     try:
         blob.write_bytes(CONTENT[:-1] + b"x")
         for read in (lambda: pushed.download(layer, tmp_path / "altered"), lambda: pushed.read(layer)):
-            with pytest.raises(ContentError, match=f"{layer.digest} has the wrong content"):
+            with pytest.raises(RegistryContentError, match=f"{layer.digest} has the wrong content"):
                 read()
         assert {one.name for one in tmp_path.iterdir()} == {"data", "cut"}
     finally:

@@ -15,7 +15,7 @@ from ebsif.catalog.container import Container
 from ebsif.environments import change, replacing
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
-from ebsif.packages.venv import Package
+from ebsif.packages.venv import VenvPackage
 from ebsif.render import easyconfig
 from ebsif.report import asking
 from support import CONTAINER_FILES
@@ -259,7 +259,7 @@ def test_stages_that_may_replace():
         ["b==1 --hash=sha256:0"],
     ]
     environment = Environment(
-        "m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)}, {"a": "1"}
+        "m", replacing.allow(["b"], ["a==3"]), 0, {"a": VenvPackage("a", "3", "a==3", None)}, {"a": "1"}
     )
     change.remove(environment, ["a"])
     assert environment.stages == [{"name": "requirements", "requirements": ["b"]}]
@@ -267,7 +267,7 @@ def test_stages_that_may_replace():
 
 def test_who_requires_what():
     """V-01: packages of the image and of the extension; not those that are replaced, too, or hidden by another one."""
-    own = {"mine": Package("mine", "2.0", None, None, ("sympy<2", "sympy; extra == 'x'", "numpy"))}
+    own = {"mine": VenvPackage("mine", "2.0", None, None, ("sympy<2", "sympy; extra == 'x'", "numpy"))}
     assert replacing.dependents("sympy", IMAGE, own, ["sympy"]) == [
         ["fsspec 2026.9", "image", "sympy"],
         ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],

@@ -287,7 +287,7 @@ def test_steps_at_a_terminal(easybuild):
 
 def test_what_eb_does(tmp_path):
     """E-10: the part of the image that is copied, while it grows, the last line of pip, or the last message of eb."""
-    reader = running.Reader(Steps())
+    reader = running.OutputReader(Steps())
     assert reader.now() == Now()
     source, target = tmp_path / "a.sif", tmp_path / "b.sif"
     source.write_bytes(b"x" * 200)

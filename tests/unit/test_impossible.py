@@ -6,7 +6,7 @@ import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from ebsif.environments import extension, replacing
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 
 THERE = {"torch": "2.13.0+cpu", "numpy": "2.4.6", "sympy": "1.14.0"}
 BOUND = {"torch": "built for this machine (+cpu)", "numpy": "compiled"}
@@ -22,7 +22,7 @@ def said(monkeypatch):
         return Packages((name, (name, version, "")) for name, version in THERE.items()), BOUND
 
     monkeypatch.setattr(replacing, "packages_of", packages_of)
-    monkeypatch.setattr(extension, "known_image", lambda _: Image("3.11", THERE))
+    monkeypatch.setattr(extension, "known_image", lambda _: KnownImage("3.11", THERE))
 
     def run(wanted, own=()):
         started.clear()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from ebsif.environments import extension, indexes, replacing
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 
 # The answer of an index to a question for a name.
 STATUS = {"simple": 200, "einops": 200, "private": 401, "broken": 500, "moved": 301, "onlyget": 405}
@@ -55,7 +55,7 @@ def index():
 @pytest.fixture
 def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
-    monkeypatch.setattr(extension, "known_image", lambda _: Image("3.11", {"torch": "2.13.0"}))
+    monkeypatch.setattr(extension, "known_image", lambda _: KnownImage("3.11", {"torch": "2.13.0"}))
     monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
     monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
     monkeypatch.delenv("NETRC", raising=False)

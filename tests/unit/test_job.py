@@ -236,7 +236,7 @@ def test_a_script_can_be_read_in_a_minute(name, options, tmp_path):
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1), min_size=1))
 def test_the_program_is_passed_unchanged(words):
     """Each argument reaches the program unchanged, and the shell executes nothing in it."""
-    request = job.Request(module="M/1", command=("train.py", *words))
+    request = job.JobRequest(module="M/1", command=("train.py", *words))
     text = job.script(request, site.read("local"))
     line = text[text.index("conda-python-distributed train.py") :].rstrip("\n")
     result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
@@ -610,7 +610,7 @@ def test_the_program_in_the_record(words, program, tmp_path):
     assert job.program_file(words) == program
     for name in ("error", "train", "train.py", "fsdp.yaml"):
         (tmp_path / name).write_text(name)
-    text = job.script(job.Request("M/1", tuple(words)), site.read("local"))
+    text = job.script(job.JobRequest("M/1", tuple(words)), site.read("local"))
     options, arguments = re.search(r"^job_describe (.*)\\\n    ebsif job (.*)$", text, re.MULTILINE).group(1, 2)
     command = [
         sys.executable,
@@ -779,7 +779,7 @@ def test_data_that_the_runtime_can_not_bind():
 
 
 REQUESTS = st.builds(
-    job.Request,
+    job.JobRequest,
     st.just("M/1"),
     st.lists(st.text("a-b= 'c", min_size=1), min_size=1).map(lambda words: ("p", *words)),
     nodes=st.integers(1, 9),
@@ -800,9 +800,9 @@ def test_a_record_repeats_a_request(request):
     end = words.index("--")
     options = cli.parser_of("job").parse_args(words[:end])
     assert (options.module, options.site) == ("M/1", "local")
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.JobRequest)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
-    assert job.Request("M/1", tuple(words[end + 1 :]), **values) == request
+    assert job.JobRequest("M/1", tuple(words[end + 1 :]), **values) == request
 
 
 def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):

@@ -105,7 +105,7 @@ class Batch:
         """Return the script for a site that runs a program, a text for bash with its arguments."""
         (self.folder / "program").write_text(program)
         arguments = request.pop("arguments", ())
-        wanted = job.Request("M/1", ("program", *arguments), account="A", **request)
+        wanted = job.JobRequest("M/1", ("program", *arguments), account="A", **request)
         return job.script(wanted, site.read(name))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import RequirementsError
 
 # an index that the lock files name, and one that the project declares, with credentials that locks don't have
@@ -56,28 +56,31 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     head = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.10"\n'
     (tmp_path / "exported").write_text(head + exported("direct") + exported("cuda") + exported("torch", "2.6.0"))
     (tmp_path / "pruned").write_text(head + exported("direct"))
-    wanted = requirements.read(path, Image("3.11"), ["train"], ["dev"])
+    wanted = requirements.read(path, KnownImage("3.11"), ["train"], ["dev"])
     assert names(wanted) == ["cuda==1.0", "direct==1.0", "torch==2.6.0"]
     assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines)
     assert wanted.impossible == [not_searched(path, INDEX)]
     assert uv.read_text().endswith(f" --extra train --group dev --directory {tmp_path}\n")
-    assert names(requirements.read(path, Image("3.11", {"torch": "2.6.0+rocm6.2"}))) == ["direct==1.0", "torch==2.6.0"]
+    assert names(requirements.read(path, KnownImage("3.11", {"torch": "2.6.0+rocm6.2"}))) == [
+        "direct==1.0",
+        "torch==2.6.0",
+    ]
     (tmp_path / "pyproject.toml").write_text(
         "[project.optional-dependencies]\ntrain = ['a']\nPlot = ['b']\nnone = []\n"
     )
-    assert requirements.read(path, Image("3.11"), ["Train"]).impossible == [
+    assert requirements.read(path, KnownImage("3.11"), ["Train"]).impossible == [
         not_searched(path, INDEX),
         f"{path}: installed only if you add them: --extra Plot",
     ]
     with pytest.raises(RequirementsError, match=r"\n  torch 2.6.0, but the image has 2.7.0\+rocm6.2\n"):
-        requirements.read(path, Image("3.11", {"torch": "2.7.0+rocm6.2"}))
+        requirements.read(path, KnownImage("3.11", {"torch": "2.7.0+rocm6.2"}))
     # V-03: what may be pure Python is installed in the locked version, with what it needs
-    assert names(requirements.read(path, Image("3.11", {"torch": "2.7.0"}))) == names(wanted)
+    assert names(requirements.read(path, KnownImage("3.11", {"torch": "2.7.0"}))) == names(wanted)
     with pytest.raises(RequirementsError, match="uv.lock can't be read by uv: Extra `x` is not defined$"):
-        requirements.read(path, Image("3.11"), ["x"])
+        requirements.read(path, KnownImage("3.11"), ["x"])
     monkeypatch.setenv("PATH", "/none")
     with pytest.raises(RequirementsError, match=r"needs uv.*: install it for yourself \(`python3 -m pip install"):
-        requirements.read(path, Image("3.11"))
+        requirements.read(path, KnownImage("3.11"))
 
 
 PYLOCK = f"""\
@@ -131,7 +134,7 @@ def test_a_project_without_indexes(tmp_path, project):
     """The project beside a lock file may declare no index, or be broken."""
     (tmp_path / "pyproject.toml").write_text(f"{project}\n")
     (tmp_path / "pylock.toml").write_text(PYLOCK)
-    assert not [line for line in requirements.read(tmp_path / "pylock.toml", Image("3.11")).lines if INDEX in line]
+    assert not [line for line in requirements.read(tmp_path / "pylock.toml", KnownImage("3.11")).lines if INDEX in line]
 
 
 def test_a_pylock(tmp_path):
@@ -139,11 +142,11 @@ def test_a_pylock(tmp_path):
     (tmp_path / "pyproject.toml").write_text(PROJECT_INDEXES)
     path = tmp_path / "pylock.mine.toml"
     path.write_text(PYLOCK)
-    wanted = requirements.read(path, Image("3.11"))
+    wanted = requirements.read(path, KnownImage("3.11"))
     always = [f"a==1 --hash=sha256:{'a' * 64} --hash=sha512:1"]
     rest = ["d==1 --hash=sha256:4", "g @ https://example.org/g-2.zip --hash=sha256:5"]
     assert wanted.lines == [f"--find-links {tmp_path}/wheels", *always, *rest]
-    wanted = requirements.read(path, Image("3.10", {"g": "2"}), ["train"], ["dev"])
+    wanted = requirements.read(path, KnownImage("3.10", {"g": "2"}), ["train"], ["dev"])
     assert wanted.lines == [
         f"--extra-index-url {OWN_INDEX}",
         f"--find-links {tmp_path}/wheels",
@@ -160,7 +163,7 @@ def test_a_pylock(tmp_path):
         not_searched(path, INDEX),
     ]
     (tmp_path / "pyproject.toml").unlink()
-    assert requirements.read(path, Image("3.11"), ["train"]).impossible == [
+    assert requirements.read(path, KnownImage("3.11"), ["train"]).impossible == [
         not_searched(path, INDEX, OWN_INDEX),
         f"{path}: installed only if you add them: --group dev",
     ]
@@ -187,7 +190,7 @@ def test_files_for_other_pythons_and_systems(tmp_path):
         f'index = "file://{folder}/wheels"\nwheels = [{wheels}]\n'
     )
     kept = " ".join(f"--hash=sha256:{number}" for number in (1, 2, 5))
-    assert requirements.read(path, Image("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
+    assert requirements.read(path, KnownImage("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
     assert "--hash=sha256:0" in requirements.read(path).lines[1]
 
 
@@ -196,29 +199,29 @@ def test_files_for_other_pythons_and_systems(tmp_path):
     [
         (
             PYLOCK,
-            Image("3.11", {"a": "2+rocm", "g": "1"}),
+            KnownImage("3.11", {"a": "2+rocm", "g": "1"}),
             {},
             "other versions than packages that are built for this machine:\n  a 1, but the image has 2+rocm\nLock it "
             "again "
             'with the versions of the image (with uv: constraint-dependencies = ["a==2"] in [tool.uv])',
         ),
-        (PYLOCK, Image(), {}, "depends on the Python of the image, whose version is not known"),
+        (PYLOCK, KnownImage(), {}, "depends on the Python of the image, whose version is not known"),
         (
             PYLOCK.replace("2.0", "1").replace('sha256 = "5', 'md5 = "5'),
-            Image("3.11"),
+            KnownImage("3.11"),
             {},
             "has no file of g 2 for this image with a hash",
         ),
-        (PYLOCK.replace("1.0", "2.0"), Image("3.11"), {}, "is not a valid lock file"),
+        (PYLOCK.replace("1.0", "2.0"), KnownImage("3.11"), {}, "is not a valid lock file"),
         (
             PYLOCK.replace("'linux'", "'darwin'"),
-            Image("3.11"),
+            KnownImage("3.11"),
             {},
             'is locked for other environments: sys_platform == "darwin"; ',
         ),
-        (PYLOCK, Image("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
-        (PYLOCK, Image("3.11"), {"extras": ["x"]}, "has no extra 'x' (known: train)"),
-        (PYLOCK, Image("3.11"), {"groups": ["x"]}, "has no dependency group 'x' (known: dev, docs)"),
+        (PYLOCK, KnownImage("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
+        (PYLOCK, KnownImage("3.11"), {"extras": ["x"]}, "has no extra 'x' (known: train)"),
+        (PYLOCK, KnownImage("3.11"), {"groups": ["x"]}, "has no dependency group 'x' (known: dev, docs)"),
     ],
 )
 def test_locks_that_can_not_be_used(tmp_path, text, image, chosen, expected):

@@ -94,7 +94,9 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        framework, "place_of", lambda _: framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+        framework,
+        "place_of",
+        lambda _: framework.ModulePlace(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software"),
     )
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -104,7 +106,7 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
 
 def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     """N-01: unless MODULEPATH has the directory of the module, the line that loads it names it."""
-    place = framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    place = framework.ModulePlace(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
     place.file.parent.mkdir()
     place.file.touch()
     monkeypatch.setattr(framework, "place_of", lambda _: place)

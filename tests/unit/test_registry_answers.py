@@ -10,7 +10,7 @@ from ebsif.errors import EbsifError
 from ebsif.images import remote
 from ebsif.images.registry import client
 from ebsif.images.registry.connection import MissingError, TransferError
-from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
+from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor, RegistryContentError
 from ebsif.images.registry.reference import open_repository
 from ebsif.report import output, table
 from ebsif.scan import tags
@@ -118,7 +118,7 @@ def test_a_tag_that_has_moved_leaves_one_image(tmp_path):
     assert repository.tags() == ["1"]
     # what a tag names has the content of its digest
     repository.path_of(digest).write_bytes(b'{"layers": [1]}')
-    with pytest.raises(ContentError, match="has the wrong content"):
+    with pytest.raises(RegistryContentError, match="has the wrong content"):
         repository.resolve("1")
 
 
@@ -133,7 +133,7 @@ def test_blobs_in_a_layout(tmp_path):
     assert path.stat().st_ino == number
     path.write_bytes(b"x" * len(DATA))
     (tmp_path / "data").write_bytes(b"y" * len(DATA))
-    with pytest.raises(ContentError, match=f"{blob.digest} has the wrong content"):
+    with pytest.raises(RegistryContentError, match=f"{blob.digest} has the wrong content"):
         repository.upload(blob, tmp_path / "data")
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     repository.upload(blob, DATA)
@@ -157,7 +157,7 @@ def test_manifests_without_a_media_type(files, tmp_path):
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [{**entry, **index.as_json(), "mediaType": ""}]}))
     assert open_repository(f"oci:{tmp_path}").image().digest == child.digest
     add(files, "neither", {"schemaVersion": 2})
-    with pytest.raises(ContentError, match="manifests of this kind are not supported"):
+    with pytest.raises(RegistryContentError, match="manifests of this kind are not supported"):
         open_repository(source(files, ":neither")).manifest()
 
 
@@ -258,7 +258,7 @@ def test_blobs_that_are_wrong(files, tmp_path):
     blob = Descriptor("", Descriptor.of("", DATA).digest, len(DATA) - 1)
     files.content[f"/v2/{NAME}/blobs/{blob.digest}"] = DATA
     repository = open_repository(source(files))
-    with pytest.raises(ContentError, match="has the wrong content"):
+    with pytest.raises(RegistryContentError, match="has the wrong content"):
         repository.download(blob, tmp_path / "data")
     whole = Descriptor.of("", DATA)
     files.cuts[:] = [5]
@@ -266,7 +266,7 @@ def test_blobs_that_are_wrong(files, tmp_path):
         repository.download(whole, tmp_path / "data")
     files.content[f"/v2/{NAME}/blobs/{whole.digest}"] = b"x" * len(DATA)
     for get in (repository.read, lambda blob: repository.download(blob, tmp_path / "data")):
-        with pytest.raises(ContentError, match=f"{whole.digest} has the wrong content"):
+        with pytest.raises(RegistryContentError, match=f"{whole.digest} has the wrong content"):
             get(whole)
     assert not list(tmp_path.iterdir())
     files.content[f"/v2/{NAME}/blobs/{whole.digest}"] = DATA
@@ -278,7 +278,7 @@ def test_layouts_that_can_not_be_written_or_read(tmp_path):
     """R-03, R-08: a directory that can't be written, and a blob that is cut or gone there, are errors with a remedy."""
     (tmp_path / "file").touch()
     blob = Descriptor.of("", DATA)
-    with pytest.raises(ContentError, match=r"x/blobs/.* can't be written \(Not a directory\): make room, or"):
+    with pytest.raises(RegistryContentError, match=r"x/blobs/.* can't be written \(Not a directory\): make room, or"):
         open_repository(f"oci:{tmp_path}/file/x:1").upload(blob, DATA)
     place = open_repository(f"oci:{tmp_path}/x:1")
     place.upload(blob, DATA)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 
 
 def read(path, text, image=None):
@@ -159,9 +159,9 @@ def test_a_project(tmp_path):
     assert read(path, text).lines == ["a>=1", "b"]
     options = "--extra Train_it, --extra all, --group dev, --group docs"
     assert read(path, text).impossible == [f"{path}: installed only if you add them: {options}"]
-    assert requirements.read(path, Image("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
-    assert requirements.read(path, Image("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
-    assert requirements.read(path, Image("3.11"), ["all"], ["Dev"]).lines == [
+    assert requirements.read(path, KnownImage("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
+    assert requirements.read(path, KnownImage("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
+    assert requirements.read(path, KnownImage("3.11"), ["all"], ["Dev"]).lines == [
         "a>=1",
         "b",
         "e",
@@ -176,7 +176,7 @@ def test_a_project(tmp_path):
         ("3.12", [], ["x"], f"{path} has no dependency group 'x' (known: dev, docs)"),
     ]:
         with pytest.raises(requirements.RequirementsError) as error:
-            requirements.read(path, Image(image), extras, groups)
+            requirements.read(path, KnownImage(image), extras, groups)
         assert str(error.value).startswith(expected)
 
 
@@ -223,23 +223,23 @@ def test_a_conda_environment(tmp_path):
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')",
     ]
     assert wanted.impossible == named
-    wanted = requirements.read(path, Image("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
+    wanted = requirements.read(path, KnownImage("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
     assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
     assert wanted.impossible == [
         f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2",
         *named,
     ]
     with pytest.raises(requirements.RequirementsError) as error:
-        requirements.read(path, Image("3.10"))
+        requirements.read(path, KnownImage("3.10"))
     assert str(error.value) == (
         f"{path} asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
         "--has 'python==3.11.*'), or change or remove that line"
     )
     with pytest.raises(requirements.RequirementsError, match="asks for python.*but the image has Python 3.11"):
-        read(path, "dependencies: ['python>=3.9,<3.11', rich]\n", Image("3.11"))
-    assert read(path, "dependencies: ['python>=3.10', 'numpy=*']\n", Image("3.11")).lines == ["numpy"]
+        read(path, "dependencies: ['python>=3.9,<3.11', rich]\n", KnownImage("3.11"))
+    assert read(path, "dependencies: ['python>=3.10', 'numpy=*']\n", KnownImage("3.11")).lines == ["numpy"]
     # another patch release is compatible
-    assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", Image("3.11.2")).lines == ["rich"]
+    assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", KnownImage("3.11.2")).lines == ["rich"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

@@ -33,7 +33,7 @@ PASSED_ON = (
 )
 
 
-class Reader:
+class EasyconfigReader:
     """
     Reads easyconfigs back with EasyBuild.
 

@@ -15,7 +15,7 @@ from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamlerrors import Problem
 from ebsif.check.contents import check_contents, inspect
-from ebsif.check.easyconfigs import Reader, check_style
+from ebsif.check.easyconfigs import EasyconfigReader, check_style
 from ebsif.check.records import (
     Creator,
     check_record,
@@ -94,7 +94,7 @@ def check(
     could be read (`is_complete`). `quick` leaves out what needs EasyBuild: parameters, style. With `images` their
     checksums are compared, with `deep` their contents.
     """
-    reader = None if quick else Reader()
+    reader = None if quick else EasyconfigReader()
     digest = cache(inspection.sha256) if images else None
     inspector = cache(inspect) if deep else None
     wanted, valid = [], []

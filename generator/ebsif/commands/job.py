@@ -189,13 +189,13 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
         raise UsageError("name either a module or --install EASYCONFIG")
     if not (options.install or options.more):
         raise UsageError("give the program to run: ebsif job MODULE ... -- train.py")
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.JobRequest)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     if options.install:
-        request = job.Request("", (f"install-{Path(options.install).name}",), **values)
+        request = job.JobRequest("", (f"install-{Path(options.install).name}",), **values)
         without_effect = [
             job.option(field)
-            for field in dataclasses.fields(job.Request)[2:]
+            for field in dataclasses.fields(job.JobRequest)[2:]
             if field.name not in job.OF_INSTALLATION and values[field.name] != field.default
         ]
         if without_effect:
@@ -227,7 +227,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogs = [word for folder in folders for word in ("--catalog", folder)]
     file = str(options.output or "FILE")
-    return job.script(job.Request(name, command, **values), profile, catalogs, use, file), name
+    return job.script(job.JobRequest(name, command, **values), profile, catalogs, use, file), name
 
 
 def check_there(path: str, problem: str, needed: bool) -> None:

@@ -14,7 +14,7 @@ from ebsif.commands.options import add_json, add_license, add_name, names_of
 from ebsif.environments import artifact, portable
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import TransferError
-from ebsif.images.registry.manifest import ContentError
+from ebsif.images.registry.manifest import RegistryContentError
 from ebsif.images.registry.reference import open_repository
 from ebsif.report import output
 
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
     if not found.squashfs:
         raise EbsifError(f"{found.module} has no packages of its own: others need only its image")
     repository, before = open_repository(reference), None
-    with contextlib.suppress(TransferError, ContentError):
+    with contextlib.suppress(TransferError, RegistryContentError):
         before = repository.resolve(reference.tag)
     with artifact.transferring("pushing user software", found.squashfs.stat().st_size) as progress:
         manifest = artifact.push(found, repository, progress)

@@ -44,7 +44,7 @@ class EbError(EbsifError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ModulePlace:
     """The location of a module: arguments of `module use` and `module load`, module file, installation directory."""
 
     use: Path
@@ -370,7 +370,7 @@ def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def place_of(path: Path) -> Place:
+def place_of(path: Path) -> ModulePlace:
     """Return the place where the module of an easyconfig is or would be installed."""
     from easybuild.framework.easyconfig.easyconfig import ActiveMNS
     from easybuild.tools.config import build_option, get_module_syntax, install_path
@@ -378,7 +378,7 @@ def place_of(path: Path) -> Place:
     easyconfig = read(path)
     use = Path(install_path("mod")) / build_option("suffix_modules_path") / easyconfig.mod_subdir
     suffix = ".lua" if get_module_syntax() == "Lua" else ""
-    return Place(
+    return ModulePlace(
         use,
         easyconfig.short_mod_name,
         use / f"{easyconfig.short_mod_name}{suffix}",

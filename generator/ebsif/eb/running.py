@@ -115,7 +115,7 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
         Steps(not output.is_verbose()) as steps,
     ):
         steps.begin("starting eb", important=False)
-        reader = Reader(steps)
+        reader = OutputReader(steps)
         try:
             for read, echo, line in lines_of(process, reader):
                 if output.is_verbose():
@@ -131,7 +131,7 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     return reader.result
 
 
-def lines_of(process: "subprocess.Popen[str]", reader: "Reader") -> Iterator[tuple[Callable, IO[str], str]]:
+def lines_of(process: "subprocess.Popen[str]", reader: "OutputReader") -> Iterator[tuple[Callable, IO[str], str]]:
     """
     Yield each line that eb prints, with the function that reads it and where to print it, until eb has ended.
 
@@ -162,7 +162,7 @@ def lines_of(process: "subprocess.Popen[str]", reader: "Reader") -> Iterator[tup
             ended += 1
 
 
-class Reader:
+class OutputReader:
     """Reads what eb prints, line by line: begins the steps that it names, and keeps its error."""
 
     def __init__(self, steps: Steps) -> None:

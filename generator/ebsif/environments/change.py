@@ -23,9 +23,9 @@ from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
-from ebsif.packages.venv import Package
+from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Environment:
     module: str
     stages: list[dict[str, Any]]
     inherited: int
-    packages: dict[str, Package]
+    packages: dict[str, VenvPackage]
     image: dict[str, str]
     python: Optional[str] = None
     changed_by_hand: bool = False
@@ -102,9 +102,9 @@ class Environment:
         found = current.taken(line, dict(self.packages)) if "/" in line and name not in self.packages else None
         return normal_name(found.name) if found else name
 
-    def needed_by(self, lines: Iterable[str]) -> dict[str, Package]:
+    def needed_by(self, lines: Iterable[str]) -> dict[str, VenvPackage]:
         """Return the packages that requirement lines name, and all that these need, by normalized name."""
-        needed: dict[str, Package] = {}
+        needed: dict[str, VenvPackage] = {}
         done = set()
         left = [(self.name_of(line), frozenset(extras_in(line))) for line in lines]
         while left:
@@ -124,12 +124,12 @@ class Environment:
         """Return whether a package with these extras has a requirement in the image."""
         return not wanted.marker or any(
             wanted.marker.evaluate({**values, "extra": extra})
-            for values in Image(self.python).marker_environments
+            for values in KnownImage(self.python).marker_environments
             for extra in (*extras, "")
         )
 
     @property
-    def unneeded(self) -> dict[str, Package]:
+    def unneeded(self) -> dict[str, VenvPackage]:
         """
         The packages that the stages no longer need, by normalized name.
 
@@ -176,12 +176,12 @@ def environment_of(installation: Installation, container: Container, names: Name
     return environment
 
 
-def packages_of(installation: Installation) -> dict[str, Package]:
+def packages_of(installation: Installation) -> dict[str, VenvPackage]:
     """Return the packages in user software, or the recorded ones if it can't be read, by normalized name."""
     packages = current.packages_of(installation)
     if packages is None:
         packages = {
-            normal_name(name): Package(name, version, f"{name}=={version}", None)
+            normal_name(name): VenvPackage(name, version, f"{name}=={version}", None)
             for name, version in versions_in(installation.record.venv_packages).items()
         }
     return {name: package for name, package in packages.items() if name not in venv.TOOLS}
@@ -246,7 +246,7 @@ def line_now(text: str, environment: Environment, changed: set[str], before: Map
     return current.pinned(text, dict(environment.packages), set(environment.image)) if package else [text]
 
 
-def lines_for(added: Mapping[str, Package]) -> list[str]:
+def lines_for(added: Mapping[str, VenvPackage]) -> list[str]:
     """Return the requirements for packages, by normalized name, without those that others of them need."""
     needed = {normal_name(one.name) for package in added.values() for one in map(parsed, package.requires) if one}
     return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]

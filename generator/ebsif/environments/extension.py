@@ -26,7 +26,7 @@ from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.packages.formats.wanted import Image
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -320,7 +320,7 @@ def no_image(container: Container) -> ExtendingError:
     )
 
 
-def known_image(container: Container) -> Image:
+def known_image(container: Container) -> KnownImage:
     """Return what the catalog, or the record of an installation, says about the image of a container."""
     packages = selection.components_of(container)
     python = packages.pop("python", None)
@@ -335,4 +335,4 @@ def known_image(container: Container) -> Image:
             packages.update(record.image_versions)
             break
     # the catalog may say just 3
-    return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)
+    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

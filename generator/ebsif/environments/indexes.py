@@ -125,7 +125,7 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
 
 
 def names_by_stage(
-    stages: Sequence[Any], there: Collection[str], image: replacing.Image
+    stages: Sequence[Any], there: Collection[str], image: replacing.KnownImage
 ) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Yield stages with the normalized names that they ask an index for, up to one that does what can't be foreseen."""
     every = stages_of(stages)

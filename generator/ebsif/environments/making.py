@@ -348,7 +348,7 @@ def command_with(arguments: Sequence[str], *options: str) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ToInstall:
     """A container to install: its easyconfig, and its installation if it has one here."""
 
     rendered: Rendered
@@ -368,15 +368,15 @@ def without_comments(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def look(container: Container, request: Request) -> Wanted:
+def look(container: Container, request: Request) -> ToInstall:
     """Return what is to be installed; raise EbsifError if its image can change."""
     problem = easyconfig.moving_problem(container)
     if problem:
         raise EbsifError(f"{container.module} can't be installed: {problem}")
-    return Wanted(rendering.render(container, request.folder), places.of_container(container))
+    return ToInstall(rendering.render(container, request.folder), places.of_container(container))
 
 
-def install_container(wanted: Wanted, request: Request) -> int:
+def install_container(wanted: ToInstall, request: Request) -> int:
     """Write the easyconfig of a container and install it, unless it is there; return the exit status."""
     rendered, container = wanted.rendered, wanted.rendered.container
     if request.dry_run:
@@ -491,7 +491,7 @@ def install(
         output.hint(f"load it with: {there.load}")
 
 
-def is_installed(path: Path, place: framework.Place) -> bool:
+def is_installed(path: Path, place: framework.ModulePlace) -> bool:
     """Return whether an installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
     copy = place.installation / "easybuild" / path.name
     return copy.is_file() and copy.read_bytes() == path.read_bytes()

@@ -18,9 +18,9 @@ from ebsif.environments import change
 from ebsif.environments import extension as extensions
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import Image, lock_again, other_versions
+from ebsif.packages.formats.wanted import KnownImage, lock_again, other_versions
 from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
-from ebsif.packages.venv import Package
+from ebsif.packages.venv import VenvPackage
 from ebsif.render.easyconfig import keep_packages
 from ebsif.report import output
 from ebsif.report.table import print_table
@@ -159,7 +159,7 @@ def only_for_gpus(names: Sequence[str], torch: str) -> str:
 
 
 def asked_for(
-    stages: Sequence[Any], own: Collection[str], image: Image
+    stages: Sequence[Any], own: Collection[str], image: KnownImage
 ) -> "Iterator[tuple[str, Requirement, set[str]]]":
     """
     Yield what stages ask an index for in an image: the normalized name, the requirement, and the names that are free.
@@ -175,7 +175,7 @@ def asked_for(
 
 
 def conflicts(
-    stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: Image
+    stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: KnownImage
 ) -> "dict[str, Requirement]":
     """Return what stages ask for that versions of an image don't satisfy, by normalized name."""
     found = {}
@@ -188,7 +188,7 @@ def conflicts(
     return found
 
 
-def for_gpus(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: Image) -> list[str]:
+def for_gpus(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: KnownImage) -> list[str]:
     """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
     if gpu_label(versions.get("torch", ""))[0] in ("rocm", "cu"):
         return []
@@ -255,7 +255,7 @@ def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages,
 
 def report(
     container: Container,
-    own: Mapping[str, Package],
+    own: Mapping[str, VenvPackage],
     lines: Sequence[str],
     force: bool = False,
     image: Optional[Path] = None,
@@ -297,7 +297,7 @@ def report(
         )
 
 
-def dependents(name: str, image: Any, own: Mapping[str, Package], changing: Collection[str]) -> list[list[str]]:
+def dependents(name: str, image: Any, own: Mapping[str, VenvPackage], changing: Collection[str]) -> list[list[str]]:
     """Return which packages, where, require what of a package, except those that change themselves."""
     rows = [
         [f"{need.name} {image[normal_name(need.name)][1]}", "image", f"{name}{need.versions}"]

@@ -21,8 +21,8 @@ from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import Wanted
-from ebsif.packages.venv import Package
+from ebsif.packages.formats.wanted import WantedPackages
+from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.report.asking import confirmed
 
@@ -277,7 +277,7 @@ def with_newest(
 
 def wanted_packages(wish: Wish, container: Container) -> list:
     """Return the packages that were typed, as stages or lines, and report what can't be installed."""
-    wanted = Wanted()
+    wanted = WantedPackages()
     if wish.from_venv or wish.requirements:
         wanted = (
             venv.read(wish.from_venv)
@@ -306,7 +306,7 @@ def problem(wish: Wish, container: Container, stages: list, own: Collection[str]
 # --- what is asked before
 
 
-def is_accepted(wish: Wish, container: Container, own: dict[str, Package]) -> bool:
+def is_accepted(wish: Wish, container: Container, own: dict[str, VenvPackage]) -> bool:
     """Show what the packages break that replace others (V-01); return whether the person goes on."""
     request = wish.request
     if not wish.replace:

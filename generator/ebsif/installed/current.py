@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.venv import Package
+from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 
 # Properties of stages that contain only requirements.
@@ -26,7 +26,7 @@ def user_software(installation: Installation) -> Optional[Path]:
     return next((path for path in paths if path.exists()), None)
 
 
-def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
+def packages_of(installation: Installation) -> Optional[dict[str, VenvPackage]]:
     """Return the packages in user software by normalized name; None if there is none or it can't be read."""
     place = user_software(installation)
     if not place or not installation.record.has_user_software:
@@ -57,7 +57,7 @@ def record_of(installation: Installation) -> Record:
     )
 
 
-def pinned_stages(record: Record, packages: dict[str, Package]) -> list[dict[str, Any]]:
+def pinned_stages(record: Record, packages: dict[str, VenvPackage]) -> list[dict[str, Any]]:
     """Return stages that install the current packages; those of the record keep their options."""
     left = {name: package for name, package in packages.items() if name not in venv.TOOLS}
     in_image = set(record.image_versions)
@@ -90,7 +90,7 @@ def as_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]:
+def pinned(text: str, left: dict[str, VenvPackage], in_image: set[str]) -> list[str]:
     """
     Return a requirement line with the exact version: a list of one line, or none if its package has been removed.
 
@@ -120,7 +120,7 @@ def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]
     return [f"{match.group('name')}{match.group('extras') or ''}=={package.version}{match.group('marker') or ''}"]
 
 
-def taken(line: str, left: dict[str, Package]) -> Optional[Package]:
+def taken(line: str, left: dict[str, VenvPackage]) -> Optional[VenvPackage]:
     """Return the package that was installed from the URL or path in a line, and take it out of the others."""
     where = re.sub(r"[@#].*", "", line.rpartition(" @ ")[2].removeprefix("git+")) or line
     name = next(

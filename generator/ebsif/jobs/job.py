@@ -72,7 +72,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """
     What to run, and where: a command in the container of a module. None stands for the site's default.
 
@@ -121,7 +121,7 @@ def parse_data(text: str) -> Data:
 
 
 def script(
-    request: Request, site: Site, catalogs: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
+    request: JobRequest, site: Site, catalogs: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
 ) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
@@ -170,7 +170,7 @@ def script(
     )
 
 
-def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> None:
+def check(request: JobRequest, site: Site, tasks: int, gpus: int, time: str) -> None:
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
@@ -195,13 +195,13 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
         sources.update({item.target: item.source} if item.target else {})
 
 
-def takes_whole_nodes(request: Request, site: Site) -> bool:
+def takes_whole_nodes(request: JobRequest, site: Site) -> bool:
     """Return whether options of the scheduler keep other jobs away from the nodes."""
     options = (*site.scheduler.options, *request.scheduler)
     return any(re.search(scheduler_of(site).whole_nodes, option) for option in options)
 
 
-def program(request: Request, site: Site, share: Share) -> str:
+def program(request: JobRequest, site: Site, share: Share) -> str:
     """Return the command in the container, for the shell: the program, or what starts it."""
     launcher = LAUNCHERS[request.launcher]
     words = launcher.program(list(request.command))
@@ -213,15 +213,15 @@ def program(request: Request, site: Site, share: Share) -> str:
     return f"{start} {quote(list(launcher.start))} \\\n    {quote(launcher.options(words, share))} {quote(words)}"
 
 
-def timer(request: Request, site: Site, limit: int) -> str:
+def timer(request: JobRequest, site: Site, limit: int) -> str:
     """Return the arguments of job_signal for a timer, or '' if the scheduler sends the signal."""
     return "" if scheduler_of(site).signals_within else f" {request.signal} {limit}"
 
 
-def arguments(request: Request, site: Site, catalogs: Sequence[str] = ()) -> list[str]:
+def arguments(request: JobRequest, site: Site, catalogs: Sequence[str] = ()) -> list[str]:
     """Return the arguments of ``ebsif job`` that make this request, with the options for catalogs."""
     words = [request.module, "--site", site.name, *catalogs]
-    for field in fields(Request)[2:]:
+    for field in fields(JobRequest)[2:]:
         value = getattr(request, field.name)
         if value is True:
             words.append(option(field))
@@ -250,7 +250,7 @@ def scheduler_of(site: Site) -> Scheduler:
     return SCHEDULERS[site.scheduler.kind]
 
 
-def install_script(easyconfig: str, options: list[str], request: Request, site: Site) -> str:
+def install_script(easyconfig: str, options: list[str], request: JobRequest, site: Site) -> str:
     """
     Return a batch script that installs an easyconfig on a compute node, for builds too heavy for a login node.
 
@@ -318,7 +318,7 @@ def program_file(command: Iterable[str]) -> Optional[str]:
     return None
 
 
-def job_name(request: Request) -> str:
+def job_name(request: JobRequest) -> str:
     """Return the name of a job, by default that of its program, from its first letter or digit on."""
     if request.name:
         return request.name
@@ -353,7 +353,7 @@ def group_name(gid: int) -> str:
         return ""
 
 
-def render(template: str, site: Site, request: Request, partition: Optional[str], **values: object) -> str:
+def render(template: str, site: Site, request: JobRequest, partition: Optional[str], **values: object) -> str:
     """Return a batch script; in its template, the filter `sh` quotes values for the shell."""
     scheduler = scheduler_of(site)
     for option, reason in scheduler.lacks.items():

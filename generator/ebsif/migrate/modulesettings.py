@@ -29,7 +29,7 @@ LONG_STRING = re.compile(r"\[(=*)\[.*?\]\1\]", re.DOTALL)
 CALL = re.compile(rf"(\w+)\s*\(\s*({STRING}(?:\s*,\s*{STRING})*)\s*\)\s*;?\s*(?:--(.*))?")
 
 
-class ModuleSettings:
+class ModuleParameters:
     """Reads what the module sets."""
 
     def __init__(self, values: dict[str, Any], result: Imported, source: Source, site: Site):

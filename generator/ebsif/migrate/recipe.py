@@ -22,7 +22,7 @@ from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
 from ebsif.migrate.imported import Imported, as_strings, is_data, shortened
-from ebsif.migrate.modulesettings import ModuleSettings
+from ebsif.migrate.modulesettings import ModuleParameters
 from ebsif.migrate.shellcommands import ShellCommands
 
 # Parameters without relevance for a container if they have one of these values; None: any value.
@@ -101,7 +101,7 @@ def read(path: Path, site: Site) -> Imported:
     result.comments = source.comments()
     result.head = [text for line, text in result.comments if line < source.first_statement]
     read_sources(values, result, source)
-    ModuleSettings(values, result, source, site).read()
+    ModuleParameters(values, result, source, site).read()
     ShellCommands(values, result, source, site).read()
     read_components(values, result, source)
     read_texts(values, result, source)

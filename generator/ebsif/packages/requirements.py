@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.written import escape
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.requirementstxt import parsed
-from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
@@ -24,8 +24,8 @@ WHEEL = re.compile(r"[^\s@]*/([A-Za-z0-9_.]+)-[^/\s]*\.whl\b")
 
 
 def read_all(
-    paths: Sequence[Path], image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
-) -> Wanted:
+    paths: Sequence[Path], image: Optional[KnownImage] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
+) -> WantedPackages:
     """
     Return the requirements in several files together, as `pip install -r ONE -r OTHER` does; see `read`.
 
@@ -42,7 +42,7 @@ def read_all(
     for wanted in others:
         lines += [line for line in wanted.lines if line not in lines]
         impossible += [text for text in wanted.impossible if text not in impossible]
-    return Wanted(lines, impossible)
+    return WantedPackages(lines, impossible)
 
 
 def is_lock(path: Path) -> bool:
@@ -50,12 +50,14 @@ def is_lock(path: Path) -> bool:
     return path.name == "uv.lock" or lockfiles.is_pylock(path)
 
 
-def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> Wanted:
+def read(
+    path: Path, image: Optional[KnownImage] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
+) -> WantedPackages:
     """Return the requirements in a file of any format, with extras and dependency groups of its project."""
     if not path.is_file():
         raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
     try:
-        wanted = read_format(path, image or Image(), extras, groups)
+        wanted = read_format(path, image or KnownImage(), extras, groups)
     except (OSError, UnicodeDecodeError, DocumentError) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
     except RecursionError:
@@ -72,7 +74,7 @@ def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), 
     return wanted
 
 
-def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+def read_format(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
     """Return the requirements in a file, whose name tells its format."""
     if lockfiles.is_pylock(path):
         return lockfiles.read_pylock(path, image, extras, groups)
@@ -94,7 +96,7 @@ def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequenc
         )
     if path.suffix in (".yml", ".yaml"):
         return condafile.read(path, image)
-    return Wanted(requirementstxt.lines_of(path, ()))
+    return WantedPackages(requirementstxt.lines_of(path, ()))
 
 
 def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:

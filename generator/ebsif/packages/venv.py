@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
 from ebsif.catalog.selection import natural_key
-from ebsif.packages.formats.wanted import RequirementsError, Wanted
+from ebsif.packages.formats.wanted import RequirementsError, WantedPackages
 
 # every new venv has these ...
 TOOLS = {"pip"}
@@ -27,7 +27,7 @@ METADATA = (".dist-info", ".egg-info")
 
 
 @dataclass(frozen=True)
-class Package:
+class VenvPackage:
     """
     An installed package, with name, version and needs from its metadata.
 
@@ -41,16 +41,16 @@ class Package:
     requires: tuple[str, ...] = ()
 
 
-def packages(path: Path) -> dict[str, Package]:
+def packages(path: Path) -> dict[str, VenvPackage]:
     """Return all packages in an environment by their normalized name, those for installing others included."""
     with opened(path) as folder:
         inside = [package_in(info) for info in metadata_in(site_packages(folder, path))]
     return {normal_name(package.name): package for package in inside if package}
 
 
-def read(path: Path) -> Wanted:
+def read(path: Path) -> WantedPackages:
     """Return the packages of an environment with exact versions, and those that can't be installed elsewhere."""
-    wanted = Wanted()
+    wanted = WantedPackages()
     with opened(path) as folder:
         place = site_packages(folder, path)
         tools = TOOLS | (OLD_TOOLS if int(place.parent.name.rpartition(".")[2]) < 12 else set())
@@ -122,7 +122,7 @@ def metadata_in(place: Path) -> list[Path]:
     return sorted(info for info in place.iterdir() if info.suffix in METADATA)
 
 
-def package_in(folder: Path) -> Optional[Package]:
+def package_in(folder: Path) -> Optional[VenvPackage]:
     """Return the package whose metadata is in a folder, None if it has no name or version."""
     # takes long to import, and isn't needed when the Tab key is pressed
     from email.parser import HeaderParser
@@ -130,7 +130,7 @@ def package_in(folder: Path) -> Optional[Package]:
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
     return (
-        Package(
+        VenvPackage(
             name,
             version,
             *requirement(name, version, text_of(folder / "direct_url.json")),
@@ -141,7 +141,7 @@ def package_in(folder: Path) -> Optional[Package]:
     )
 
 
-def directory_of(package: Package) -> Optional[Path]:
+def directory_of(package: VenvPackage) -> Optional[Path]:
     """Return the directory of the project that a package was built from, if it is there; None for others."""
     line = package.line or ""
     path = Path(unquote(urlsplit(line).path) if line.startswith("file:") else line)

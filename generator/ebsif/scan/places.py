@@ -15,7 +15,7 @@ from ebsif.files import how_to_get_access
 from ebsif.report.findings import NOTE, WARNING, Finding
 
 
-class Place(NamedTuple):
+class ImagePlace(NamedTuple):
     """A directory with images, with placeholders where there are several, and whether its images stay."""
 
     template: str
@@ -56,18 +56,18 @@ def images_of(profile: Site, documents: Iterable[CatalogFile]) -> list[Images]:
     return [one for one in found if one]
 
 
-def places_of(profile: Site, documents: Iterable[CatalogFile]) -> list[Place]:
+def places_of(profile: Site, documents: Iterable[CatalogFile]) -> list[ImagePlace]:
     """Return the directories with images of a site and of the families in its catalog, each once."""
     return list(
         dict.fromkeys(
-            Place(str(Path(one.root or "/") / directory.path), directory.stability)
+            ImagePlace(str(Path(one.root or "/") / directory.path), directory.stability)
             for one in images_of(profile, documents)
             for directory in one.directories
         )
     )
 
 
-def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
+def survey(places: Iterable[ImagePlace], is_image: Callable[[str], bool]) -> Survey:
     """Look into directories for files whose name is that of an image."""
     found = Survey()
     for place in places:

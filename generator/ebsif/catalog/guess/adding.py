@@ -32,7 +32,7 @@ NO_HOMEPAGE = "https://apptainer.org/"
 
 
 @dataclass
-class Image:
+class NewImage:
     """An image to add, and ways to find out more about it."""
 
     found: Inspection
@@ -85,7 +85,7 @@ def propose(
     An image with a new kind of name gets the family that was used last for the software: if `own` are names, only for
     these, which an account has records of; the families of a site are made for other images.
     """
-    image = Image(found, version, programs, ask)
+    image = NewImage(found, version, programs, ask)
     check_file_name(image.file_name)
     candidates = [
         candidate
@@ -131,7 +131,7 @@ def check_file_name(name: str) -> None:
         )
 
 
-def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
+def propose_for_family(image: NewImage, candidate: Candidate) -> Proposal:
     """Return the proposal for an image of a known family."""
     values: dict[str, Any] = {"family": candidate.family}
     reviews = {"family": candidate.doubt} if candidate.doubt else {}
@@ -152,7 +152,9 @@ def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
-def take_version(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
+def take_version(
+    image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields
+) -> None:
     """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
@@ -183,7 +185,7 @@ def version_of_component(document: CatalogFile, fields: Fields) -> Optional[str]
     )
 
 
-def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
+def take_date(image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
     """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -194,7 +196,7 @@ def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[s
             reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
-def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
+def take_python(image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
     """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
@@ -246,7 +248,7 @@ def file_template(file_name: str, version: str) -> str:
     return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
 
 
-def propose_for_software(image: Image, document: CatalogFile) -> Proposal:
+def propose_for_software(image: NewImage, document: CatalogFile) -> Proposal:
     """Return the proposal for known software with a new kind of file name, based on the family used last."""
     family = document.containers[-1].family
     defaults = document.family_values(family)
@@ -262,7 +264,7 @@ def propose_for_software(image: Image, document: CatalogFile) -> Proposal:
     return proposal
 
 
-def propose_new_software(image: Image, name: str, families: Container[str] = ()) -> Proposal:
+def propose_new_software(image: NewImage, name: str, families: Container[str] = ()) -> Proposal:
     """Return the proposal for new software, with a new family, whose name is not that of another one."""
     found = image.found
     reviews: Fields = {}
@@ -282,7 +284,7 @@ def propose_new_software(image: Image, name: str, families: Container[str] = ())
     return Proposal(name, family_name, values, reviews, new_family=family)
 
 
-def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
+def python_of(image: NewImage, name: str, reviews: Fields) -> dict[str, Any]:
     """Return the fields of a new family that concern Python."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 

@@ -30,7 +30,7 @@ from ebsif.images.registry.connection import (
     place_of,
 )
 from ebsif.images.registry.login import Login, login_for
-from ebsif.images.registry.manifest import INDEX, MANIFESTS, MOST, ContentError, Descriptor, Manifest
+from ebsif.images.registry.manifest import INDEX, MANIFESTS, MOST, Descriptor, Manifest, RegistryContentError
 from ebsif.images.registry.repository import CHUNK, Progress, Repository, nothing
 from ebsif.report import output
 
@@ -235,7 +235,9 @@ class RegistryRepository(Repository):
         ) as answer:
             stored = answer.headers.get("Docker-Content-Digest") or descriptor.digest
         if stored != descriptor.digest:
-            raise ContentError(f"{self.reference}: the registry has stored another manifest ({output.escape(stored)})")
+            raise RegistryContentError(
+                f"{self.reference}: the registry has stored another manifest ({output.escape(stored)})"
+            )
 
 
 def basic(login: Login) -> str:

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.image.source import ImageSource
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import TransferError
-from ebsif.images.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
+from ebsif.images.registry.manifest import INDEX, Descriptor, RegistryContentError, for_this_machine
 from ebsif.images.registry.repository import Progress, Repository, checked, is_content, nothing, write
 
 VERSION = {"imageLayoutVersion": "1.0.0"}
@@ -37,11 +37,13 @@ class Layout(Repository):
         try:
             content = json.loads(path.read_bytes())
         except FileNotFoundError:
-            raise ContentError(f"{self.folder} is not a directory with an OCI layout ({path} does not exist)") from None
+            raise RegistryContentError(
+                f"{self.folder} is not a directory with an OCI layout ({path} does not exist)"
+            ) from None
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or not isinstance(content.setdefault("manifests", []), list):
-            raise ContentError(f"{path} is damaged: not the index of an OCI layout")
+            raise RegistryContentError(f"{path} is damaged: not the index of an OCI layout")
         return content
 
     def entries(self) -> list[Descriptor]:
@@ -67,13 +69,13 @@ class Layout(Repository):
         )
         if not chosen:
             problem = f"no manifest with the tag {wanted}" if wanted else "several manifests: choose a tag"
-            raise ContentError(
+            raise RegistryContentError(
                 f"{self.folder} has {problem if entries else 'no manifest'} (tags: {', '.join(self.tags()) or 'none'})"
             )
         try:
             text = self.path_of(chosen.digest).read_bytes()
         except FileNotFoundError:
-            raise ContentError(f"{self.folder}: the manifest {chosen.digest} is missing") from None
+            raise RegistryContentError(f"{self.folder}: the manifest {chosen.digest} is missing") from None
         return chosen.check(text, self.reference)
 
     def referrers(self, digest: str) -> list[str]:

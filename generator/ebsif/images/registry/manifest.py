@@ -26,7 +26,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 THIS_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
-class ContentError(EbsifError):
+class RegistryContentError(EbsifError):
     """What a registry or a directory contains is not what it should be; the message says what."""
 
 
@@ -59,7 +59,7 @@ class Descriptor:
             and isinstance(annotations, dict)
             and isinstance(machine, dict)
         ):
-            raise ContentError(f"{where}: a part of the manifest has no valid digest or size")
+            raise RegistryContentError(f"{where}: a part of the manifest has no valid digest or size")
         return cls(str(value.get("mediaType", "")), digest, size, texts(annotations), machine)
 
     @property
@@ -94,7 +94,7 @@ class Descriptor:
         found = self.hash()
         found.update(content)
         if found.hexdigest() != self.digest.partition(":")[2]:
-            raise ContentError(f"{where}: {self.digest} has the wrong content: it was altered, or cut")
+            raise RegistryContentError(f"{where}: {self.digest} has the wrong content: it was altered, or cut")
         return content
 
 
@@ -122,18 +122,20 @@ class Manifest:
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
-            raise ContentError(f"{where}: not the manifest of an image or artifact")
+            raise RegistryContentError(f"{where}: not the manifest of an image or artifact")
         # OCI doesn't require the media type
         implied = INDEX if "manifests" in content else MANIFEST if "layers" in content else ""
         kind = content.get("mediaType") or implied
         if kind not in MANIFESTS:
-            raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(str(kind))})")
+            raise RegistryContentError(
+                f"{where}: manifests of this kind are not supported ({output.escape(str(kind))})"
+            )
         own = Descriptor.of(kind, text)
         parts = {}
         for key in ("layers", "manifests"):
             listed = content.get(key) or []
             if not isinstance(listed, list):
-                raise ContentError(f"{where}: '{key}' in the manifest is not a list")
+                raise RegistryContentError(f"{where}: '{key}' in the manifest is not a list")
             parts[key] = [Descriptor.from_json(one, own.digest) for one in listed]
         config = Descriptor.from_json(content["config"], own.digest) if "config" in content else None
         return cls(own, content, texts(content.get("annotations") or {}), config, parts["layers"], parts["manifests"])

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.image.source import ImageSource
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import BROKEN, TransferError
-from ebsif.images.registry.manifest import MOST, ContentError, Descriptor, Manifest, for_this_machine
+from ebsif.images.registry.manifest import MOST, Descriptor, Manifest, RegistryContentError, for_this_machine
 
 CHUNK = 1 << 20  # bytes
 
@@ -77,7 +77,7 @@ class Repository(ABC):
             return manifest
         chosen = for_this_machine(manifest.manifests)
         if not chosen:
-            raise ContentError(f"{self.reference}: no image for the architecture of this machine")
+            raise RegistryContentError(f"{self.reference}: no image for the architecture of this machine")
         return self.manifest(chosen.digest)
 
     def chunks(self, blob: Descriptor) -> Iterator[bytes]:
@@ -88,7 +88,9 @@ class Repository(ABC):
     def read(self, blob: Descriptor, most: int = MOST) -> bytes:
         """Return the content of a small blob. Raise EbsifError if it has more bytes, can't be read, or was altered."""
         if blob.size > most:
-            raise ContentError(f"{self.reference}: {blob.digest} is too large to be a description ({blob.size} bytes)")
+            raise RegistryContentError(
+                f"{self.reference}: {blob.digest} is too large to be a description ({blob.size} bytes)"
+            )
         return b"".join(self.chunks(blob))
 
     def download(self, blob: Descriptor, path: Path, progress: Progress = nothing) -> None:
@@ -114,7 +116,7 @@ def checked(file: IO[bytes], blob: Descriptor, where: object) -> Iterator[bytes]
     if done < blob.size:
         raise TransferError(f"{where}: {blob.digest} was cut after {done} of {blob.size} bytes: run the command again")
     if done > blob.size or digest.hexdigest() != blob.digest.partition(":")[2]:
-        raise ContentError(f"{where}: {blob.digest} has the wrong content: it was altered")
+        raise RegistryContentError(f"{where}: {blob.digest} has the wrong content: it was altered")
 
 
 def write(chunks: Iterable[bytes], path: Path, progress: Progress = nothing) -> None:
@@ -128,7 +130,7 @@ def write(chunks: Iterable[bytes], path: Path, progress: Progress = nothing) -> 
                 progress(file.tell())
         new.replace(path)
     except OSError as error:
-        raise ContentError(
+        raise RegistryContentError(
             f"{path} can't be written ({error.strerror}): make room, or choose another directory"
         ) from None
     finally:

@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for
-from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, texts
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, texts
 
 PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 # one version, perhaps with a build: =1.26 is ==1.26.*, but =1.26.4=py311_0 and ==1.26 are exact
@@ -52,7 +52,7 @@ NOT_FOR_PIP = (
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"
 
 
-def read(path: Path, image: Image) -> Wanted:
+def read(path: Path, image: KnownImage) -> WantedPackages:
     """Return the requirements of a Conda environment that the image lacks, with messages on what is not installed."""
     content = load(path)
     if not isinstance(content, dict):
@@ -84,10 +84,10 @@ def read(path: Path, image: Image) -> Wanted:
         messages.append(
             f"variables are not set: {', '.join(map(str, names))} (easyconfigs have the parameter 'container_env')"
         )
-    return Wanted(conda + pip, [f"{path}: {text}" for text in messages])
+    return WantedPackages(conda + pip, [f"{path}: {text}" for text in messages])
 
 
-def check_python(path: Path, item: str, versions: Optional[str], image: Image) -> None:
+def check_python(path: Path, item: str, versions: Optional[str], image: KnownImage) -> None:
     """Raise RequirementsError if the image has another Python than an environment wants."""
     if versions is None:
         raise RequirementsError(f"{path}: '{item}' is not a valid version of Python for pip: write one version")
@@ -98,7 +98,7 @@ def check_python(path: Path, item: str, versions: Optional[str], image: Image) -
         )
 
 
-def as_requirement(item: str, name: str, versions: Optional[str], image: Image) -> tuple[str, str, str]:
+def as_requirement(item: str, name: str, versions: Optional[str], image: KnownImage) -> tuple[str, str, str]:
     """Return the requirement for a Conda package, or why there is none, with how the message names it."""
     from packaging.specifiers import SpecifierSet
 

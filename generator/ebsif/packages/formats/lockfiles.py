@@ -17,9 +17,9 @@ from easybuild.easyblocks.generic.container.written import escape
 from ebsif import processes
 from ebsif.packages.formats import pyproject
 from ebsif.packages.formats.wanted import (
-    Image,
+    KnownImage,
     RequirementsError,
-    Wanted,
+    WantedPackages,
     check_python,
     load_toml,
     lock_again,
@@ -58,7 +58,7 @@ def is_pylock(path: Path) -> bool:
     return is_valid_pylock_path(path)
 
 
-def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+def read_pylock(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
     """Return the locked packages that an image needs, with their hashes."""
     content = load_toml(path)
     wanted = wanted_of(path, packages_in(path, content, image, extras, groups), image)
@@ -71,7 +71,7 @@ def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequenc
     return wanted
 
 
-def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+def read_uv(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
     """
     Return the locked packages of a project that an image needs; see `read_pylock`.
 
@@ -122,7 +122,7 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
 
 
 def packages_in(
-    path: Path, values: dict[str, Any], image: Image, extras: Sequence[str] = (), groups: Sequence[str] = ()
+    path: Path, values: dict[str, Any], image: KnownImage, extras: Sequence[str] = (), groups: Sequence[str] = ()
 ) -> "list[Package]":
     """Return the packages in the content of a pylock.toml that an image needs."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
@@ -151,7 +151,7 @@ def packages_in(
     return packages
 
 
-def wanted_of(path: Path, packages: "Iterable[Package]", image: Image) -> Wanted:
+def wanted_of(path: Path, packages: "Iterable[Package]", image: KnownImage) -> WantedPackages:
     """Return locked packages as requirements with hashes, and those that have none as messages."""
     locked = Locked(path, image)
     for package in packages:
@@ -164,7 +164,7 @@ class Locked:
     """Collects the packages of a lock file as requirements for one image."""
 
     path: Path
-    image: Image
+    image: KnownImage
     lines: dict[str, str] = field(default_factory=dict)
     places: dict[str, None] = field(default_factory=dict)
     unused_indexes: dict[str, None] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class Locked:
         except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
             return set()
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedPackages:
         """Return the requirements; raise RequirementsError if they are of other versions than builds in the image."""
         if self.conflicts:
             found = sorted(self.conflicts)
@@ -303,7 +303,7 @@ class Locked:
                 f"{', '.join(self.unused_indexes)} (to add an index, declare it in {project_of(self.path)} as "
                 "[[tool.uv.index]])",
             ]
-        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
+        return WantedPackages([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
 
 
 def project_of(path: Path) -> Path:

@@ -8,9 +8,9 @@ from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.packages.formats.wanted import (
-    Image,
+    KnownImage,
     RequirementsError,
-    Wanted,
+    WantedPackages,
     check_python,
     load_toml,
     not_chosen,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from packaging.markers import Marker
 
 
-def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+def read(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
     """Return the requirements of a project, without the project itself."""
     content = load_toml(path)
     try:
@@ -143,11 +143,11 @@ def with_marker(line: str, marker: "Optional[Marker]") -> str:
     return str(requirement)
 
 
-def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -> Wanted:
+def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -> WantedPackages:
     """Return the lines without packages for which uv has a source that pip would not use."""
     from packaging.requirements import Requirement
 
-    wanted = Wanted()
+    wanted = WantedPackages()
     places = {normal_name(name): source if isinstance(source, list) else [source] for name, source in sources.items()}
     for line in lines:
         tables = places.get(normal_name(Requirement(line).name), [])

@@ -30,7 +30,7 @@ class RequirementsError(EbsifError):
 
 
 @dataclass
-class Wanted:
+class WantedPackages:
     """The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them."""
 
     lines: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Image:
+class KnownImage:
     """
     What is known about an image without looking into it.
 
@@ -117,7 +117,7 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise RequirementsError(f"{path} can't be read: {error}") from None
 
 
-def check_python(path: Path, asked: Any, image: Image) -> None:
+def check_python(path: Path, asked: Any, image: KnownImage) -> None:
     """Raise RequirementsError if the Python of the image doesn't satisfy a `requires-python`."""
     from packaging.specifiers import InvalidSpecifier
 

@@ -262,5 +262,5 @@ def job_script(container: Container) -> str:
     account = ACCOUNT if site.scheduler.account.required else None
     # don't publish the account of the user who builds the pages
     anybody = site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"account": Account()})})
-    request = job.Request(module=container.module, command=("train.py",), nodes=2, account=account)
+    request = job.JobRequest(module=container.module, command=("train.py",), nodes=2, account=account)
     return job.script(request, anybody)
