@@ -19,6 +19,7 @@ from account import as_root, as_starter
 from easybuild.base import fancylogger
 from slurm import Cluster
 from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, make_wheel
+from user_software import kept
 
 
 def part(variable):
@@ -356,6 +357,16 @@ def installed_once(installations):
 def site(tmp_path, base_image):
     """A separate site for a test, with the small image as example.sif, Lmod and Lua."""
     return example_site(tmp_path, base_image)
+
+
+@pytest.fixture(scope="session")
+def own_software(installations, base_image):
+    """A directory for EBSIF_USER_SOFTWARE with ipykernel."""
+
+    def load(script, **environment):
+        installations("Lmod-Lua").load(Installed.SQUASHED, script, **environment)
+
+    return kept(f"kernels-{base_image.parent.name}", load, ["ipykernel"])
 
 
 @pytest.fixture(scope="session")

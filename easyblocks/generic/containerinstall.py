@@ -27,6 +27,7 @@ from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import only_shared_directories, plain_errors, set_search_paths, status_of
 from .container.framework import stopped_by_hangup, with_build_option, with_parameters
+from .container.host.programs import HostPrograms, Loader
 from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
@@ -37,11 +38,11 @@ from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, progr
 from .container.modulerc import aliases_of, lock
 from .container.names import OutdatedError, check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
-from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
+from .container.probe import ImageProbe, check_account, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.reinstallation import Reinstallation, ignored_signals
 from .container.remedies import nevertheless
-from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
+from .container.runtime import Container, Runtime, existing_binds, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages, recorded
@@ -308,6 +309,7 @@ class ContainerInstall(EasyBlock):
 
     def configure_step(self) -> None:
         """Start the image, and decide what depends on its contents: masks, host libraries."""
+        host = self.find_host_programs()
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
             if self.build.system:
@@ -334,6 +336,22 @@ class ContainerInstall(EasyBlock):
                 self.build.container, self.spec.entry_point, self.tcl_in_lmod)
         self.record.library_binds = wanted_libraries(self.build.container, self.spec.library_binds)
         self.build.container.optional_binds += self.record.library_binds
+        if host:
+            check_account(self.build.container, existing_binds(host.files), *host.slurm_user())
+            self.record.host_programs = host.record()
+
+    def find_host_programs(self) -> Optional[HostPrograms]:
+        """Find the programs of the host that work in the container, and what they need; refuse what can't work."""
+        if not self.spec.host_programs:
+            return None
+        found = HostPrograms(Loader(), **self.spec.host_programs)
+        if found.problems:
+            raise EasyBuildError("Easyconfig parameter 'host_programs': nothing was copied, because\n%s",
+                                 '\n'.join('  - ' + problem for problem in found.problems))
+        for text in found.left_out:
+            self.log.info("Without a plugin of the host: %s", text)
+        trace_msg("programs of the host: %s" % ', '.join(sorted(found.programs)))
+        return found
 
     def inspect_image(self) -> ImageProbe:
         """Start the image, and return what is in it. Derived easyblocks override this."""
@@ -378,7 +396,8 @@ class ContainerInstall(EasyBlock):
         self.record.easyconfig = kept or os.path.realpath(self.cfg.path)
         self.record.made_from = self.find_made_from(earlier)
         self.record.masks = self.build.masks.record
-        self.record.optional_binds = existing_sources(self.build.container.optional_binds)
+        self.record.optional_binds = existing_sources(
+            self.build.container.optional_binds + self.record.host_programs.binds)
         packages = self.build.probe.packages
         self.warn(packages.warning())
         self.record.image_packages = packages.pins

@@ -14,20 +14,9 @@ from pathlib import Path
 import pytest
 from account import as_root
 from support import CHECKOUT, make_wheel
-from user_software import kept
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 MODULE = "Example/1.0-squashed"
-
-
-@pytest.fixture(scope="session")
-def own_software(installations, base_image):
-    """A directory for EBSIF_USER_SOFTWARE with ipykernel."""
-
-    def load(script, **environment):
-        installations("Lmod-Lua").load(MODULE, script, **environment)
-
-    return kept(f"kernels-{base_image.parent.name}", load, ["ipykernel"])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import files
-from ebsif.catalog import reading, records, schema, selection, site, yamlerrors
+from ebsif.catalog import merge, reading, records, schema, selection, site, yamlerrors
 from ebsif.catalog.container import CatalogError
 from ebsif.check.easyconfigs import differences
 from ebsif.check.sites import LONG, check
@@ -448,6 +448,20 @@ def test_nothing_of_lumi_in_other_profiles():
         if name != "lumi":
             for one in reading.read(site.read(name), site.SITES / name):
                 assert not re.search("lumi|/appl/|/pfs|gpu = 'rocm'|NCCL_NET_GDR_LEVEL': '3'", easyconfig.render(one))
+
+
+def test_programs_of_the_host(read):
+    """K-03: those of the site, others of the record, or none; an extending site can take them away."""
+    value = {"programs": ["srun", "?sacct"], "files": ["/etc/slurm"]}
+    mine = site.Site(name="mine", description="x", host_programs=value)
+    for more, expected in (
+        ("", value),
+        ("    host_programs: null\n", None),
+        ("    host_programs: {programs: [/opt/bin/lfs]}\n", {"programs": ["/opt/bin/lfs"]}),
+    ):
+        (one,) = read(HEAD + RECORD + more, mine)
+        assert literals(easyconfig.render(one)).get("host_programs") == expected
+    assert merge.profiles({"host_programs": value}, {"host_programs": None}, True) == {}
 
 
 def test_the_source_and_the_signature_of_an_image(read, tmp_path):

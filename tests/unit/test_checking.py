@@ -67,6 +67,12 @@ MISTAKES = [
     ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: has a comma, at which the container runtime"),
     ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: has more than source, target and options"),
     ("binds: {libraries: {libx.so: if_missing}}", 12, "binds.libraries.libx.so: should be source[:target[:options]]"),
+    (
+        "host_programs: {programs: [a/b]}",
+        12,
+        "host_programs.programs.0: should be the name or the full path of a program",
+    ),
+    ("host_programs: {files: [/etc]}", 12, "host_programs.programs: is missing"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
     ("requirements: [a==1]", 12, "requirements need a venv: add 'venv: true', or remove the requirements"),
     # defects B8

@@ -13,10 +13,11 @@ from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig
-from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
+from easybuild.easyblocks.generic.container.runtime import Runtime, escape_bind
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.values import bind_source
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -257,6 +258,12 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("masked_paths = {'/usr/bin/whoami': '../x'}", "can't be used: it should be a full path"),
         ("masked_paths = ['/user-software/venv/x']", "'post' of a stage"),
         ("masked_paths = '/usr/bin/touch'", "should be a list of strings, or a dictionary that maps strings"),
+        ("host_programs = ['srun']", "should be a dictionary of lists of strings (programs, plugins, files)"),
+        ("host_programs = {'files': ['/etc/slurm']}", "'programs' is missing"),
+        ("host_programs = {'program': ['srun']}", "unknown 'program' (known: programs, plugins, files)"),
+        ("host_programs = {'programs': ['?bin/srun']}", "should be the name or the full path of a program"),
+        ("host_programs = {'programs': ['srun'], 'plugins': ['slurm']}", "should be a full path of a directory"),
+        ("host_programs = {'programs': ['srun'], 'files': ['?slurm']}", "'?slurm' in 'files' should be source[:target"),
         ("library_binds = {'/a': 'sometimes'}", "'if_missing' or 'if_newer'"),
         ("requirements = {'look': 'x'}", "should be {'lock': FILE}"),
         ("venv_name = '../escape'", "'venv_name'"),

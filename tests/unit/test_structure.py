@@ -209,7 +209,7 @@ def test_the_pages_on_the_code_name_what_exists(document):
     """House 10: every folder, file and step of the picture that the pages on the code name exists."""
     text = (CHECKOUT / f"docs/{document}.md").read_text()
     container = ROOTS[WING] / "container"
-    folders = [container / name for name in ("image", "record", "system")]
+    folders = [container / name for name in ("host", "image", "record", "system")]
     homes = [CHECKOUT, ROOTS["ebsif"], ROOTS[WING], container, *folders]
     spans = re.findall(r"`([\w./-]+)`", text)
     named = {

@@ -71,6 +71,10 @@ class ModuleFile(ModuleSettings):
         if self.record.wrappers:
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record.wrappers))
+        if self.record.host_programs.programs:
+            sections.append("Programs of the host that work in the container, too: %s.\nWhat they start runs on the "
+                            "host: put `with-module` before a program of the container there."
+                            % ', '.join(sorted(self.record.host_programs.programs)))
         if spec.init == INIT_CONDA_MANUAL:
             # in single quotes: the variable has its value in the container only
             sections.append("To activate its Conda environment in the container:\n\n"

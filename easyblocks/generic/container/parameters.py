@@ -20,6 +20,7 @@ from easybuild.tools.utilities import nub
 
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
+from .host.programs import KEYS, host_programs_problem
 from .image.source import ImageSource, source_name
 from .install import NEEDED_ON_HOST
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
@@ -286,6 +287,13 @@ def entry_point_problem(path: Optional[str]) -> Optional[str]:
     return " should be the full path of a program of the image (letters, digits and _ . + - only), found: %s" % path
 
 
+def host_programs_check(value: Any) -> Optional[str]:
+    """Check the lists of programs of the host, and of what they need."""
+    if not isinstance(value, dict) or not all(is_of_kind(items, TEXTS) for items in value.values()):
+        return " should be a dictionary of lists of strings (%s), found: %s" % (', '.join(KEYS), value)
+    return host_programs_problem(value)
+
+
 def image_root_problem(text: Optional[str]) -> Optional[str]:
     """Check the directory, and the variable that may name another one."""
     variable, path = root_parts(text)
@@ -470,6 +478,10 @@ CONTAINER_PARAMETERS = {
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
+    'host_programs': Parameter(
+        {}, "Programs of the host that work in the container: {'programs': [names or full paths], 'plugins': "
+        "[directories or patterns of what they open by path], 'files': [binds of what else they read]}; '?' before an "
+        "item allows that the host lacks it", OTHER, check=host_programs_check),
     'image': Parameter(
         IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to the "
         "image of another module", choices=IMAGE_KINDS, compare=image_problem),

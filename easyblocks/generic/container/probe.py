@@ -22,9 +22,9 @@ from .framework import RunShellCmdError
 from .packages import Description, Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
-from .runtime import STOPPED, Container, bind_source, bind_target, named_variables
+from .runtime import STOPPED, Container, named_variables
 from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES
-from .values import value_problem, variable_problem
+from .values import bind_source, bind_target, value_problem, variable_problem
 from .written import UnfitError, escape, is_package, path_problem, read_written
 
 # what the runtime says
@@ -344,7 +344,23 @@ def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod:
             and not value_problem(value, tcl_in_lmod)}
 
 
-# --- libraries of the host
+# --- programs and libraries of the host
+
+
+def check_account(container: Container, binds: Sequence[str], account: str, file: str) -> None:
+    """
+    Refuse an image that doesn't know the account in SlurmUser, without which Slurm's programs stop (K-03).
+
+    ``file`` is the slurm.conf of the host, empty if its programs read none; ``binds`` are of what they read.
+    """
+    if not file:
+        return
+    users = container.run(['cat', '/etc/passwd'], binds, split_stderr=True, fail_on_error=False).output
+    if not re.search('^(%s:|[^:]*:[^:]*:%s:)' % ((re.escape(account),) * 2), users, re.MULTILINE):
+        raise EasyBuildError("Easyconfig parameter 'host_programs': the image doesn't know the account %s, SlurmUser "
+                             "in %s, so Slurm's programs would stop. Nothing was copied. Add a line for it to "
+                             "/etc/passwd of the image, or add '/etc/passwd' and '/etc/group' to 'files', so that the "
+                             "container has the host's (if people's accounts have lines there).", account, file)
 
 
 def wanted_libraries(container: Container, binds: Dict[str, str]) -> List[str]:

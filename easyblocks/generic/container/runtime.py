@@ -26,6 +26,7 @@ from .framework import EasyBuildExit, RunShellCmdError, RunShellCmdResult, run_s
 from .install import FILES
 from .schedulers import SCHEDULERS
 from .sitevalues import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
+from .values import bind_source
 from .written import escape
 
 # The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
@@ -154,7 +155,7 @@ class Container:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. Write '?' before them in "
                                  "'binds' if the container works without them, or install on a node that has them.",
                                  ', '.join(missing))
-        optional = [bind for bind in self.optional_binds if os.path.exists(bind_source(bind))]
+        optional = existing_binds(self.optional_binds)
         extra = os.environ.get(INSTALL_BIND_VARIABLE)
         return [escape_bind(self.work_dir)] + self.binds + optional + ([extra] if extra else [])
 
@@ -286,21 +287,11 @@ def escape_bind(path: str) -> str:
         raise EasyBuildError('%s', err)
 
 
-def bind_source(bind: str) -> str:
-    """Return the path on the host in a bind (source[:target[:options]])."""
-    return bind_paths(bind)[0]
-
-
-def bind_target(bind: str) -> str:
-    """Return the path in the container in a bind (source[:target[:options]])."""
-    return (bind_paths(bind) + [''])[1] or bind_source(bind)
-
-
-def bind_paths(bind: str) -> List[str]:
-    """Return the parts of a bind, with its escaped commas and colons."""
-    return [re.sub(r'\\([,:])', r'\1', part) for part in re.split(r'(?<!\\):', bind)]
+def existing_binds(binds: Iterable[str]) -> List[str]:
+    """Return the binds whose source exists on this machine."""
+    return [bind for bind in binds if os.path.exists(bind_source(bind))]
 
 
 def existing_sources(binds: Iterable[str]) -> List[str]:
     """Return the sources of binds that exist on this machine, each once."""
-    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})
+    return sorted(set(map(bind_source, existing_binds(binds))))

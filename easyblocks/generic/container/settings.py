@@ -22,6 +22,7 @@ whether they set them before or after loading the module.
 | start_clear | the name of a variable of the image that is not for containers of the module |
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
 | start_drop | the name of a variable of the caller that is never right in a container |
+| start_path | a directory at the end of PATH in each container |
 | start_unset | the name of a variable that no process in the container has |
 | cache_reads | (before the other keys on caches) the names of the caller's variables that decide on these |
 | cache_job | two variables that identify a job and its step; the first line counts whose first variable is set |
@@ -55,6 +56,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
+from .host.programs import INSTALLED_WRAPPERS, WRAPPERS
 from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
@@ -119,6 +121,8 @@ class ModuleSettings:
         for name in spec.unset_variables:
             if not GPU_SELECTION.match(name):
                 yield 'start_unset', name
+        if spec.host_programs:
+            yield 'start_path', WRAPPERS
         if self.cache_places:
             for line in self.caches():
                 yield line
@@ -200,8 +204,10 @@ class ModuleSettings:
         yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
         yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
         required, optional = parse_binds(spec.binds)
-        for bind in required + ['?' + bind for bind in optional + self.record.library_binds]:
+        for bind in required + ['?' + bind for bind in optional + self.record.binds_of_host]:
             yield 'bind', bind
+        if spec.host_programs:
+            yield 'bind', './%s:%s:ro' % (INSTALLED_WRAPPERS, WRAPPERS)
         yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
         if spec.bind_file:
             yield 'bind_file', spec.bind_file

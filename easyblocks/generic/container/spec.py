@@ -15,6 +15,7 @@ from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.filetools import convert_name, read_file
 
 from .sitevalues import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
+from .host.programs import INSTALLED_WRAPPERS, WRAPPER, wrapper_names
 from .image.source import ImageSource, source_name
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
@@ -93,6 +94,7 @@ class ContainerSpec:
     gpu_mpi_library: Optional[str]
     gpu_option: bool
     gpu_visibility: Optional[str]
+    host_programs: Dict[str, List[str]]
     image: str
     image_dirs: List[str]
     image_packages: Dict[str, str]
@@ -197,8 +199,10 @@ class ContainerSpec:
         names += ['runscripts/remove-caches'] if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
         names += [MAKE_STRIPED] if self.venv else []
+        wrappers_of_host = {os.path.join(INSTALLED_WRAPPERS, name): WRAPPER
+                            for name in wrapper_names(self.host_programs)}
         mounters = {'share/ebsif/mounters/%s/%s' % (name, name): MOUNTER for name in MOUNTERS}
-        self.scripts = dict({name: name for name in names}, **dict(mounters, **self.script_names))
+        self.scripts = dict({name: name for name in names}, **dict(mounters, **wrappers_of_host, **self.script_names))
         self.commands = [os.path.basename(script) for script in self.scripts if script.startswith('bin/')]
         # programs that become commands of the module, and whether all programs of the venv do
         wrappers = [self.wrappers] if isinstance(self.wrappers, str) else self.wrappers

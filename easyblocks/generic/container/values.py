@@ -172,6 +172,21 @@ def escape_bind(path: str) -> str:
     return path.replace(',', '\\,').replace(':', '\\:')
 
 
+def bind_source(bind: str) -> str:
+    """Return the path on the host in a bind (source[:target[:options]])."""
+    return bind_paths(bind)[0]
+
+
+def bind_target(bind: str) -> str:
+    """Return the path in the container in a bind (source[:target[:options]])."""
+    return (bind_paths(bind) + [''])[1] or bind_source(bind)
+
+
+def bind_paths(bind: str) -> List[str]:
+    """Return the parts of a bind, with its escaped commas and colons."""
+    return [re.sub(r'\\([,:])', r'\1', part) for part in re.split(r'(?<!\\):', bind)]
+
+
 def first_sentence(text: str) -> Tuple[str, str]:
     """Return the first sentence of a text, and the others, each as one line."""
     sentence, _, others = re.sub(r'(?<=[.!?])\s+(?=[A-Z])', '\0', text.strip(), count=1).partition('\0')

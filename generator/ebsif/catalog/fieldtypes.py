@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Optional
 
+from easybuild.easyblocks.generic.container.host.programs import FILES, PLUGINS, PROGRAMS, item_problem
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.sitevalues import place_problem, template_problem
 from easybuild.easyblocks.generic.container.values import (
@@ -206,6 +207,9 @@ FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]
 Bind = Annotated[SingleLine, refused(partial(bind_problem, templates=False))]
+HostProgram = Annotated[SingleLine, refused(partial(item_problem, PROGRAMS))]
+HostPlugins = Annotated[SingleLine, refused(partial(item_problem, PLUGINS))]
+HostFile = Annotated[SingleLine, refused(partial(item_problem, FILES))]
 CacheDirectory = Annotated[str, refused(template_problem)]
 CachePlace = Annotated[str, refused(place_problem)]
 Comment = Annotated[str, AfterValidator(is_comment)]

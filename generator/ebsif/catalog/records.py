@@ -36,7 +36,7 @@ from ebsif.catalog.fieldtypes import (
     Text,
     VersionPart,
 )
-from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, Images
+from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostPrograms, Images
 from ebsif.catalog.yamlerrors import invalid
 from ebsif.catalog.yamlfile import Model
 
@@ -177,6 +177,9 @@ class ContainerFields(Model):
     )
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to the site's")
+    host_programs: Union[HostPrograms, Literal["site"], None] = Field(
+        "site", description="programs of the host in the container, overriding the site; null for none"
+    )
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")
     gpu_option: Optional[bool] = Field(
         None, description="whether to use the runtime's option for GPUs, overriding the site"

@@ -23,6 +23,9 @@ from ebsif.catalog.fieldtypes import (
     EnvValue,
     FilePath,
     FullPath,
+    HostFile,
+    HostPlugins,
+    HostProgram,
     OneOf,
     RepositoryName,
     SingleLine,
@@ -107,6 +110,20 @@ class Binds(Model):
     )
     file: Optional[FullPath] = Field(
         None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist"
+    )
+
+
+class HostPrograms(Model):
+    """Programs of the host that work in the container; '?' before an item allows that a machine lacks it."""
+
+    programs: list[HostProgram] = Field(
+        min_length=1, description="names or full paths: srun, sbatch, squeue, scancel, sinfo ..."
+    )
+    plugins: list[HostPlugins] = Field(
+        [], description="directories, or patterns of files, of what the programs open by path: /usr/lib64/slurm"
+    )
+    files: list[HostFile] = Field(
+        [], description="binds of what else they read: /etc/slurm, /run/munge; source[:target[:options]]"
     )
 
 
@@ -240,6 +257,9 @@ class Site(Model):
         "module, or an own copy",
     )
     binds: Binds = Field(**TABLE)
+    host_programs: Optional[HostPrograms] = Field(
+        None, description="programs of the host that work in the container: srun, sbatch and others"
+    )
     caches: Caches = Field(**TABLE)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")

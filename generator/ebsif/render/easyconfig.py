@@ -90,7 +90,12 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         of_image(container),
         of_python(container),
         {**of_node(container), "network_env": container.with_site("network_env"), **caches_of(container)},
-        {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
+        {
+            **binds_of(container),
+            "library_binds": container.all_binds.libraries,
+            "host_programs": host_programs(container),
+            "masked_paths": container.masked_paths,
+        },
         of_module(container),
         {
             "wrappers": wrappers(container),
@@ -257,6 +262,12 @@ def binds_of(container: Container) -> dict[str, Any]:
         return {"binds": bind_lines(everything), "bind_file": everything.file}
     own = container.binds or Binds()
     return {"binds": bind_lines(own), "bind_file": site.file, "bind_file_default": bind_lines(site)}
+
+
+def host_programs(container: Container) -> dict[str, list[str]]:
+    """Return the programs of the host in the container, and what they need; a record may have others, or none."""
+    value = container.site.host_programs if container.host_programs == "site" else container.host_programs
+    return {key: items for key, items in value.model_dump().items() if items} if value else {}
 
 
 def conda_env(container: Container) -> Optional[str]:

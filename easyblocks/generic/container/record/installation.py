@@ -130,13 +130,13 @@ def correct_binds(path: str, optional_binds: List[str]) -> Optional[str]:
     """
     Record which optional binds exist now, where `ebsif doctor` looks them up after a module is written again.
 
-    `path` is the path of the record, which may not exist; `optional_binds` are the module's, without host libraries.
+    `path` is the path of the record, which may not exist; `optional_binds` are its own, without those of the host.
     Return a warning if the record can't be written, because another account has installed.
     """
     if not os.path.exists(path):
         return None
     record = InstallRecord.from_file(path)
-    sources = existing_sources(optional_binds + record.library_binds)
+    sources = existing_sources(optional_binds + record.binds_of_host)
     if record.optional_binds != sources:
         record.optional_binds = sources
         try:

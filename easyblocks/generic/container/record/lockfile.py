@@ -136,6 +136,15 @@ class LayerRecord(Fields):
         return text + (' (and %d that they need)' % others if others else '')
 
 
+class HostProgramsRecord(Fields):
+    """What a record says about programs of the host in the container (host/programs.py)."""
+
+    programs: Dict[str, str] = {}  # their paths by name
+    binds: List[str] = []  # of all that they need
+    builds: Dict[str, str] = {}  # of programs and libraries: the build ID, else the size, by path
+    left_out: List[str] = []  # plugins that lack something on the host, too
+
+
 R = TypeVar('R', bound='Record')
 
 
@@ -156,6 +165,7 @@ class Record(Fields):
     system_layer: LayerRecord = LayerRecord()
     masks: Dict[str, Any] = {}
     library_binds: List[str] = []
+    host_programs: HostProgramsRecord = HostProgramsRecord()
     optional_binds: List[str] = []  # existing sources only
     entry_point_environment: Dict[str, str] = {}
     wrappers: List[str] = []
@@ -207,6 +217,11 @@ class Record(Fields):
         ordered = {key: content[key] for key in FIRST if key in content}
         ordered.update(content)
         return json.dumps(ordered, indent=2) + '\n'
+
+    @property
+    def binds_of_host(self) -> List[str]:
+        """The binds that depend on what the host has; at load, each may be missing."""
+        return self.library_binds + self.host_programs.binds
 
     @property
     def module_name(self) -> Optional[str]:

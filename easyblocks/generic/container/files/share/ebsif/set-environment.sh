@@ -35,6 +35,7 @@ ebsif_read_settings() {
             # the runtime restores the caller's value
             "start_clear "*) unset "${ebsif_line#* }" ;;
             "start_file "*) ebsif_set_file "${ebsif_line#* }" ;;
+            "start_path "*) export "PATH=$PATH:${ebsif_line#* }" ;;
             # the image may have a value of its own
             "start_drop "*) test -v "${ebsif_line#* }" || ebsif_unset "${ebsif_line#* }" ;;
             "start_unset "*) ebsif_unset "${ebsif_line#* }" ;;

@@ -1,0 +1,186 @@
+"""K-03: programs of the host in containers of any image, with the real Slurm of the tests."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from parts import example_site
+from support import CHECKOUT
+
+SESSION = CHECKOUT / "tests/kernel_session.py"
+NAMES = ("srun", "sbatch", "squeue", "scancel", "sinfo")
+# a glibc that is older than the host's, none, the same, and a newer one
+IMAGES = ("python-3.9", "busybox", "example", "python-3.13")
+INSTALL = "easyblock = 'ContainerInstall'\n"
+SUBMIT = "import subprocess; print(subprocess.run(['sbatch', '-W', *%r], input=%r).returncode)"
+
+
+def slurm_of(cluster, more=()):
+    """Return the value of the parameter for the Slurm of this machine."""
+    plugins = next(str(path) for path in Path("/usr/lib").glob("*/slurm*") if list(path.glob("auth_munge.so")))
+    return {
+        "programs": [*NAMES, "sacct", "?no-such-program"],
+        "plugins": [plugins],
+        "files": [str(cluster.place), *more],
+    }
+
+
+def easyconfig(site, value, init):
+    """Write an easyconfig with programs of the host."""
+    venv = "easyblock = 'ContainerVenv'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
+    return site.easyconfig(
+        f"{venv if init == 'conda-injected' else INSTALL}sources = ['example.sif']\ninit = {init!r}\n"
+        f"host_programs = {value!r}\ncontainer_env = {{'APPEND_PATH': '/mine'}}"
+    )
+
+
+class Machine:
+    """A module with the programs of this machine's Slurm."""
+
+    def __init__(self, folder, image, cluster, tool="Lmod-Lua", init="image", more=()):
+        self.site, self.cluster = example_site(folder, image, tool), cluster
+        self.has_kernel = init == "conda-injected"
+        self.has_python = init != "none"
+        self.site.eb(easyconfig(self.site, slurm_of(cluster, more), init), **cluster.environment)
+
+    def run(self, script, check=True, **environment):
+        """Run a script after the module was loaded."""
+        return self.site.bash(
+            f"module load Example/1.0 || exit\n{script}", check, **self.cluster.environment, **environment
+        )
+
+    def inside(self, *command, check=False, **environment):
+        """Run a command in the container."""
+        words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in map(str, command))
+        return self.run(f"singularity exec $SIF {words}", check, **environment)
+
+    def output(self, text, *, inside=True):
+        """Return the lines that a job prints, which was submitted in the container, or outside without the module."""
+        script, output = self.site.work / "job.sh", self.site.work / "job.out"
+        script.write_text(f"#!/bin/bash\n{text}\n")
+        submit = ["sbatch", "--wait", "-n", 2, f"--output={output}", script]
+        done = (
+            self.inside(*submit) if inside else self.run(f"module unload Example; {' '.join(map(str, submit))}", False)
+        )
+        assert done.returncode == 0, done.stderr + (output.read_text() if output.exists() else "")
+        return output.read_text().splitlines()
+
+
+@pytest.fixture(scope="module", params=IMAGES)
+def machine(request, tmp_path_factory, cluster, small_image, base_image):
+    """A module of each image."""
+    variant = request.param
+    image = base_image if variant == "example" else small_image(variant)
+    return Machine(
+        tmp_path_factory.mktemp(variant),
+        image,
+        cluster,
+        "EnvironmentModules-Tcl" if variant == "python-3.9" else "Lmod-Lua",
+        {"busybox": "none", "example": "conda-injected"}.get(variant, "image"),
+        # it has no accounts at all
+        ["/etc/passwd", "/etc/group"] if variant == "busybox" else [],
+    )
+
+
+def test_steps_and_their_status(machine):
+    """K-03: in images with an older, the same, a newer and no glibc; exit status and signals are those of the step."""
+    done = machine.inside("sh", "-c", "sinfo -h && squeue -h && srun -n 2 sh -c 'echo task $SLURM_PROCID'")
+    assert done.returncode == 0, done.stderr
+    assert {"task 0", "task 1"} <= set(done.stdout.splitlines())
+    assert machine.inside("srun", "sh", "-c", "exit 7").returncode == 7
+    wait = "srun sleep 100 & sleep 3; kill -TERM $!; wait $!"
+    assert machine.inside("sh", "-c", wait).returncode == machine.run(wait, check=False).returncode > 128
+    assert machine.inside("no-such-program").stderr.endswith(
+        "no-such-program: this program of the host is not on this node\n"
+    )
+    # not on the PATH of people outside, and last in the container
+    assert "/host-programs" not in machine.run("type -a srun").stdout
+    path = machine.inside("sh", "-c", "echo $PATH").stdout.strip()
+    assert path.endswith(":/host-programs/commands:/mine")
+
+
+def test_a_job_has_nothing_of_the_container(machine):
+    """K-03: jobs that are submitted in the container are like others, start it again, and load its module."""
+    names = "env | sed 's/=.*//'"
+    others = set(machine.output(names)) - set(machine.output(names, inside=False))
+    # what modules tools and EasyBuild have set remains, and loading the module sets it again
+    remaining = r"(__(LMOD|MODULES)_|_ModuleTable|EB[A-Z]+EXAMPLE|EBSIF_ADDED_|JUPYTER_PATH)"
+    assert [one for one in sorted(others) if not re.match(remaining, one)] == []
+    lines = machine.output(
+        "echo path=$PATH\n"
+        f"{machine.site.tool.init}\nmodule load Example/1.0 || exit\n"
+        "echo image=$SIF; srun -n 2 singularity exec $SIF sh -c 'srun --version; squeue -h -o %i'\n"
+        "$CONTAINERROOT/bin/with-module sh -c 'echo step in $SLURM_JOB_ID'"
+    )
+    assert "/host-programs" not in lines[0]
+    assert lines[1].endswith("/example.sif")
+    assert len([line for line in lines if line.startswith("slurm")]) == 2, lines
+    assert lines[-1].startswith("step in ")
+
+
+def test_python_and_workflows(machine):
+    """K-03: sbatch and squeue of a Python in the container, which waits for its job."""
+    if not machine.has_python:
+        pytest.skip("the image has no Python")
+    output = machine.site.work / "python.out"
+    code = SUBMIT % ([f"--output={output}"], b"#!/bin/sh\necho from Python; exit 3\n")
+    assert machine.inside("python3", "-c", code).stdout.splitlines()[-1] == "3"
+    assert output.read_text() == "from Python\n"
+
+
+def test_a_kernel_submits(machine, own_software, tmp_path):
+    """K-03: a notebook's kernel, which is started without the module, submits jobs and sees them."""
+    if not machine.has_kernel:
+        pytest.skip("the image has no ipykernel")
+    own = {"EBSIF_USER_SOFTWARE": own_software, "JUPYTER_DATA_DIR": tmp_path / "jupyter"}
+    machine.site.run(
+        ["ebsif", "kernel", "install", "Example/1.0", "--name", "mine"], MODULEPATH=machine.site.modules, **own
+    )
+    output = tmp_path / "kernel.out"
+    steps = [
+        SUBMIT % ([f"--output={output}"], b"#!/bin/sh\necho from a kernel\n"),
+        "print(subprocess.run(['squeue', '-h'], check=True).returncode)",
+    ]
+    done = machine.site.run([sys.executable, SESSION, "mine", *steps], **own, **machine.cluster.environment)
+    # sbatch prints beside the session
+    said = [json.loads(line)[0] for line in done.stdout.splitlines() if line.startswith("[")]
+    assert [text.splitlines()[-1] for text in said] == ["0", "0"], done
+    assert output.read_text() == "from a kernel\n"
+
+
+def test_what_is_recorded(machine):
+    """K-03: in the record, in the help of the module, and what `ebsif show` says."""
+    root = machine.site.prefix / "eb/software/Example/1.0"
+    record = json.loads((root / "share/ebsif/lock.json").read_text())["host_programs"]
+    assert record["programs"]["srun"] == "/usr/bin/srun"
+    assert "/usr/bin/srun:/host-programs/bin/srun:ro" in record["binds"]
+    settings = (root / "share/ebsif/module.conf").read_text().splitlines()
+    assert [f"bind ?{bind}" for bind in record["binds"]] == [one for one in settings if one.startswith("bind ?")]
+    assert (
+        "Programs of the host that work in the container, too: sacct, sbatch, "
+        in machine.run("module help Example/1.0 2>&1").stdout
+    )
+    shown = machine.site.run(["ebsif", "show", "Example/1.0"], MODULEPATH=machine.site.modules).stdout
+    assert re.search("of the host +sacct, sbatch, ", shown)
+
+
+def test_what_stops_an_installation(tmp_path, cluster, small_image):
+    """K-03: what is missing, and an account that the image doesn't know; all at once, before anything is copied."""
+    site = example_site(tmp_path, small_image("busybox"))
+    value = {**slurm_of(cluster), "programs": ["srun", "no-such-program", "/usr/bin/ldd"]}
+    text = " ".join(site.eb(easyconfig(site, value, "none"), check=False).stdout.split())
+    assert "'host_programs': nothing was copied" in text
+    assert "no-such-program is not on this machine" in text
+    assert "/usr/bin/ldd is not a program that a loader starts" in text
+    configuration = tmp_path / "slurm.conf"
+    configuration.write_text("# SlurmUser=root\n slurmuser = slurm # comment\n")
+    value = {"programs": ["squeue"], "files": [str(configuration)]}
+    text = " ".join(site.eb(easyconfig(site, value, "none"), check=False).stdout.split())
+    assert f"doesn't know the account slurm, SlurmUser in {configuration}" in text
+    assert not (site.prefix / "eb/software/Example/1.0").exists()
+    # the remedy
+    (tmp_path / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nslurm:x:64030:64030:slurm:/:/bin/false\n")
+    value["files"].append(f"{tmp_path}/passwd:/etc/passwd")
+    site.eb(easyconfig(site, value, "none"))

@@ -1,0 +1,139 @@
+"""K-03: programs of the host, with the libraries that its loader finds; the files are made with gcc."""
+
+import re
+import subprocess
+
+import pytest
+from easybuild.easyblocks.generic.container.host.elf import Elf, NotElfError, cached_libraries
+from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms, Loader
+
+SLURM = ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct")
+
+
+@pytest.fixture(name="make")
+def fixture_make(tmp_path):
+    """Return a function that makes a library, or a program without a name of a library."""
+
+    def make(name, *needed, folder="lib", options=()):
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        kind = ["-shared", "-fPIC", f"-Wl,-soname,{name}"] if ".so" in name else []
+        (place / "code.c").write_text("int main(void) {return 0;}\n" if not kind else "")
+        command = ["gcc", *kind, "-o", place / name, place / "code.c", "-Wl,--no-as-needed", *needed]
+        subprocess.run([*command, "-Wl,--allow-shlib-undefined", *options], check=True)
+        return place / name
+
+    return make
+
+
+def of_ldd(path):
+    """Return the libraries that the loader of this machine finds."""
+    output = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    return dict(re.findall(r"^\s*(\S+) => (\S+)", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", SLURM)
+def test_what_a_program_needs_is_what_the_loader_finds(name):
+    """K-03: the same libraries as ldd says; the loader is bound by itself."""
+    found = HostPrograms(Loader(), [name])
+    assert found.problems == []
+    expected = of_ldd(found.programs[name])
+    # those that glibc opens by itself are not in the output of ldd
+    assert {key: path for key, path in found.libraries.items() if "ld-linux" not in key and key in expected} == expected
+    assert {*found.libraries} - {*expected} <= {*OPENED_BY_GLIBC, "ld-linux-x86-64.so.2"}
+
+
+def test_the_binds_have_loader_programs_and_libraries(make):
+    """K-03: each under a name that doesn't depend on the version of the file."""
+    library = make("libone.so.77")
+    program = make("prog", library, options=[f"-Wl,-rpath,{library.parent}"])
+    found = HostPrograms(Loader(), [str(program)])
+    assert found.problems == []
+    assert f"{program}:/host-programs/bin/prog:ro" in found.binds
+    assert f"{library}:/host-programs/lib/libone.so.77:ro" in found.binds
+    assert f"{Elf.read(str(program)).interpreter}:/host-programs/ld.so:ro" in found.binds
+    assert found.record().builds[str(library)] == Elf.read(str(library)).build_id() != ""
+
+
+def test_origin_is_the_directory_of_the_file(make):
+    """K-03: RPATH with $ORIGIN, as software outside of /usr has it."""
+    library = make("libdeep.so.77", folder="deep")
+    program = make("prog", library, options=["-Wl,-rpath,$ORIGIN/../deep"])
+    assert HostPrograms(Loader(), [str(program)]).libraries["libdeep.so.77"] == str(library)
+
+
+def test_missing_parts_are_named_together(make):
+    """K-03: all that is missing, with the chain, so that a person mends it at once."""
+    library = make("libgone.so.77")
+    program = make("prog", library)
+    library.unlink()
+    problems = HostPrograms(Loader(), [str(program), "no-such-program"], [str(program.parent / "none")]).problems
+    assert [re.sub(r"/\S+/", "", problem) for problem in problems] == [
+        "prog needs libgone.so.77, which this machine doesn't have (prog)",
+        "no-such-program is not on this machine, or not on PATH: write its full path, or '?' before it if it may be "
+        "missing",
+        "there are no plugins in none: correct 'plugins', or write '?' before it if they may be missing",
+    ]
+
+
+def test_plugins_that_the_host_can_not_load_are_left_out(make):
+    """K-03: what the others need is bound; a plugin that lacks something doesn't work outside, either."""
+    library, gone = make("libone.so.77", folder="a"), make("libgone.so.77", folder="b")
+    make("good.so", library, folder="plugins", options=[f"-Wl,-rpath,{library.parent}"])
+    plugin = make("bad.so", gone, folder="plugins")
+    gone.unlink()
+    found = HostPrograms(Loader(), [], [str(plugin.parent)])
+    assert (found.problems, found.libraries["libone.so.77"]) == ([], str(library))
+    assert found.left_out == ["bad.so needs libgone.so.77, which this machine doesn't have (bad.so)"]
+    assert f"{plugin.parent}:{plugin.parent}:ro" in found.binds
+
+
+@pytest.mark.parametrize("length", [0, 10, 64, 300, 2000])
+def test_cut_files_are_refused(make, length):
+    """K-03: a file that is being replaced is no library, and no traceback."""
+    path = make("libone.so.77")
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(NotElfError):
+        Elf.read(str(path))
+
+
+def test_a_script_is_no_program_for_a_loader(tmp_path):
+    """K-03: the message says what to do with it."""
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    assert "bind it" in HostPrograms(Loader(), [str(script)]).problems[0]
+
+
+def test_what_may_be_missing(make, tmp_path):
+    """K-03: the mark of optional binds, in each of the lists; a file that has to be there is named."""
+    program = str(make("prog"))
+    found = HostPrograms(Loader(), [program, "?no-such-program"], ["?/none"], ["?/none/a", str(tmp_path), "/none/b"])
+    assert found.problems == [
+        "/none/b doesn't exist on this machine: correct 'files', or write '?' before it if it may be missing"
+    ]
+    assert (list(found.programs), found.plugin_folders) == (["prog"], [])
+    # where it is missing now, it is bound as soon as it is there
+    assert found.binds[-2:] == [str(tmp_path), "/none/a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "user"), [("", "root"), ("SlurmUser=slurm(64030)\n", "slurm"), ("#SlurmUser=a\n", "root")]
+)
+def test_the_account_of_slurm(tmp_path, monkeypatch, text, user):
+    """K-03: as in slurm.conf, which may be in a directory that is bound; Slurm's default is root."""
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/slurm.conf").write_text(text)
+    assert HostPrograms(Loader(), [], [], [str(tmp_path)]).slurm_user() == (user, f"{tmp_path}/conf/slurm.conf")
+    assert HostPrograms(Loader(), []).slurm_user() == ("", "")
+
+
+def test_a_cache_that_is_cut_is_no_cache(tmp_path):
+    """K-03: the default directories are left then."""
+    with open("/etc/ld.so.cache", "rb") as file:
+        content = file.read()
+    assert cached_libraries()["libc.so.6"]
+    for length in (0, 30, len(content) // 2):
+        (tmp_path / "cache").write_bytes(content[:length])
+        assert cached_libraries(str(tmp_path / "cache")) == {}
