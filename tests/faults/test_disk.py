@@ -111,7 +111,7 @@ def test_reinstalling(installations, noise, tmp_path, fault):
 
 
 def test_a_first_installation(small_image, tmp_path, fault):
-    """E-09, S002-01: nothing half-made stays, and the message says it in words; with more space it succeeds."""
+    """E-15, S002-01: nothing half-made stays, and the message says it in words; with more space it succeeds."""
     site = example_site(tmp_path, small_image("busybox"))
     easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n")
     # while scripts are written, and the image

@@ -377,7 +377,7 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
 
 @pytest.mark.usefixtures("configuration")
 def test_the_home_directory_below_a_path_with_a_comma(small_image, tmp_path):
-    """S002-07: commands of the installation write to their home directory."""
+    """S002-48: commands of the installation write to their home directory."""
     Container(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(["sh", "-c", 'touch "$HOME/here"'])
     assert (tmp_path / "a,b/home/here").exists()
 

@@ -103,7 +103,7 @@ def test_accelerate_on_two_nodes(training):
 
 
 def test_two_runs_of_mpiexec_without_a_scheduler(training):
-    """S002-64, F-08 (H9): two runs of Hydra at once on this machine, outside jobs, use different ports."""
+    """S002-63, F-08 (H9): two runs of Hydra at once on this machine, outside jobs, use different ports."""
     start = "timeout 60 mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py"
     assert met(training.run(f"{start} one two & {start} two one && wait $!").stdout) == ["one-0 one-1", "two-0 two-1"]
 

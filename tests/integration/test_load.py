@@ -163,7 +163,7 @@ def test_the_image_of_the_site(several, base_image):
 
 
 def test_an_installation_that_can_not_be_entered(several):
-    """E-09: with the image of the site, too, loading fails if nothing of the installation can be used."""
+    """E-15: with the image of the site, too, loading fails if nothing of the installation can be used."""
     root = several.root("Central")
     away = root.rename(root.with_name("away"))
     try:

@@ -209,7 +209,7 @@ def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
 
 
 def test_copies_in_a_directory_of_somebody_else(node, exchanged):
-    """P-01, S003-12: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
+    """P-01: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
     command = ["bash", node.scripts / "stage-software", "--use", "printenv", "SIF"]
     environment = {
         "PATH": os.environ["PATH"],
@@ -578,7 +578,7 @@ def test_a_module_that_names_files_of_others():
 
 
 def test_an_easyconfig_that_others_can_t_read():
-    """I-01, E-09: EasyBuild gives its copy the mode of the original, and its directory that of the umask."""
+    """I-01: EasyBuild gives its copy the mode of the original, and its directory that of the umask."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         root = Prefix(Path(folder)).install(MINE)

@@ -599,7 +599,7 @@ def test_posix_mode(installation, monkeypatch):
 
 
 def test_a_directory_that_its_owner_has_closed(installation):
-    """S002-30: a directory without write permission is packed, and unpacked so that it can be changed."""
+    """S002-26, S002-32: a directory without write permission is packed, and unpacked so that it can be changed."""
     software = installation / "user-software"
     before = listing(software)
     software.chmod(0o555)

@@ -794,7 +794,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
 
 
 def test_packages_can_be_added_later(installed_once):
-    """S002-40, S004-15: packages in /user-software are packed and mounted; the command pip prints the next steps."""
+    """S002-40, S004-15: where user software is read-only, pip fails and names unmake-squashfs; ~/.local stays empty."""
     root = installed_once.root(installed_once.SQUASHED)
     for command in ("pip", "pip3"):
         result = installed_once.load(

@@ -476,7 +476,7 @@ def test_the_same_name_with_another_image(place, capsys):
 
 @pytest.mark.parametrize(("option", "value"), [("--version", "2.0"), ("--name", "Other"), ("--family", "other")])
 def test_options_for_a_known_image(place, capsys, option, value):
-    """E-09: what is asked for and doesn't happen is an error; what the record has is no other wish."""
+    """What is asked for and doesn't happen is an error; what the record has is no other wish."""
     assert add("tool-1.0.sif", "--version", "1.0", "--name", "Tool", "--family", "tool") == 0
     before = files(place)
     assert add("tool-1.0.sif", option, value) == 3

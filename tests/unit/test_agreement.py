@@ -93,7 +93,7 @@ def test_every_program_for_images_is_used():
 
 
 def test_kinds_of_gpu():
-    """S000-18 point 5: a GPU kind is a row of a table; no other file names devices."""
+    """Issue 18, point 5: a GPU kind is a row of a table; no other file names devices."""
     assert {kind.visibility for kind in sitevalues.GPU_KINDS.values()} <= set(sitevalues.GPU_VISIBILITY)
     assert set(site.GpuKind.__metadata__[0].words) == {"none", *sitevalues.GPU_KINDS}
     assert set(typing.get_args(site.GpuVisibility)) == set(sitevalues.GPU_VISIBILITY)
@@ -162,13 +162,13 @@ def test_binds(bind):
     ],
 )
 def test_errors_of_the_operating_system(text, expected):
-    """E-09: words instead of numbers; what else the message says stays."""
+    """E-15: words instead of numbers; what else the message says stays."""
     assert values.plain_error(text) == expected
 
 
 @pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
 def test_rules_for_texts_have_one_home(rule):
-    """S000-18 point 4: names of packages and variables have one set of rules, except in code for the container."""
+    """Issue 18, point 4: names of packages and variables have one set of rules, except in code for the container."""
     found = [path for path in tracked("easyblocks/*.py", "generator/*.py") if rule in path.read_text()]
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["values.py"]
 
@@ -186,7 +186,7 @@ def test_rules_for_texts_have_one_home(rule):
     ],
 )
 def test_rules_of_both_sides_have_one_home(rule, home):
-    """S000-18 point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
+    """Issue 18, point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
     found = set()
     for path in tracked("easyblocks/*.py", "generator/*.py"):
         code = re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL)
@@ -234,7 +234,7 @@ def test_requirements_that_the_easyblock_refuses(value):
 
 
 def test_the_lock_file_has_one_home():
-    """S000-18 point 4: its path is defined in one module, with its values, which easyblocks and commands import."""
+    """Issue 18, point 4: its path is defined in one module, with its values, which easyblocks and commands import."""
     for path in tracked("easyblocks/*.py", "generator/ebsif/installed/*.py", "generator/ebsif/environments/*.py"):
         if CONTAINER_FILES not in path.parents:
             assert path.name == "lockfile.py" or "lock.json'" not in path.read_text(), path

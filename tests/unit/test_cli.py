@@ -152,7 +152,7 @@ def parsers():
 
 
 def test_one_word_per_option():
-    """Use D12, E-09: an option means the same in all commands, and has a help; no command has another word for it."""
+    """Use D12: an option means the same in all commands, and has a help; no command has another word for it."""
     short = {
         "-h": "--help",
         "-q": "--quiet",

@@ -100,7 +100,7 @@ def packages(*seen):
     ],
 )
 def test_a_venv_that_can_not_be_created(venv, errors, said):
-    """E-09: the error has what the image's Python printed, or its exit status if it printed nothing."""
+    """E-15: the error has what the image's Python printed, or its exit status if it printed nothing."""
     with pytest.raises(EasyBuildError, match=re.escape(f"created in the container: {said}") + "\\Z"):
         venv.make(packages(), CommandResult(139, "", errors))
 
@@ -110,7 +110,7 @@ def test_a_venv_that_can_not_be_created(venv, errors, said):
     [("own", "If you removed your own copy, "), ("central", "This module has no copy: put the image back. ")],
 )
 def test_what_to_do_about_a_missing_image(image, said):
-    """S002-17: who loads a module without a copy of the image is not told of a copy."""
+    """S002-03: who loads a module without a copy of the image is not told of a copy."""
     assert ModuleFile(spec(image=image), Record(), "Example/1.0").image_remedy.startswith(said)
 
 

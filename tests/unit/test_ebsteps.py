@@ -151,7 +151,7 @@ def test_a_long_step_in_a_file(capsys, monkeypatch):
 
 
 def test_warnings_of_what_is_installed(easybuild, capsys):
-    """S002-19: they are shown among the steps, and the last line can refer to them; not those of EasyBuild."""
+    """E-10: they are shown among the steps, and the last line can refer to them; not those of EasyBuild."""
     easybuild(SUCCESS, "\nWARNING: Using EasyBuild as root is NOT recommended\n\n")
     assert not running.install([]).warned
     easybuild(SUCCESS, "\nWARNING: stage 'mine': torchvision 0.28.0 was compiled against torch 2.13.0\n\n")

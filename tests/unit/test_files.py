@@ -109,7 +109,7 @@ def test_a_link_stays(tmp_path):
 
 
 def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
-    """E-09: the directory is named, because opening the file wouldn't help; other errors name the file."""
+    """E-15: the directory is named, because opening the file wouldn't help; other errors name the file."""
     (tmp_path / "x").touch(0o444)
     for error, expected in (
         (PermissionError(errno.EACCES, "Permission denied"), tmp_path),

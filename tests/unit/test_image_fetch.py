@@ -175,7 +175,7 @@ def test_what_a_killed_process_has_left(files, target):
 
 
 def test_directories_that_are_closed(files, tmp_path):
-    """E-09: where nothing can be written, the directory is named, and what to do."""
+    """E-15: where nothing can be written, the directory is named, and what to do."""
     with pytest.raises(EasyBuildError, match=r"nothing can be written to /proc/self.*--sourcepath"):
         get(files.source, "/proc/self/x.sif")
 
@@ -255,7 +255,7 @@ def test_malformed_layouts(layout, target, entry):
 
 
 def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
-    """E-09: where the runtime fails, a SIF file that was cut is named as the cause; other failures stay as they are."""
+    """E-15: where the runtime fails, a SIF file that was cut is named as the cause; other failures stay as they are."""
     runtime, image = tmp_path / "bin/apptainer", tmp_path / "x.sif"
     runtime.parent.mkdir()
     runtime.write_text("#!/bin/sh\nexit 255\n")
@@ -284,7 +284,7 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
 
 
 def test_which_disk_is_full(tmp_path, monkeypatch):
-    """E-09, student 8: the message has the directories without free space, and the variables that choose others."""
+    """E-15, student 8: the message has the directories without free space, and the variables that choose others."""
     usage = {tmp_path / "build": 0, tmp_path / "install": 10**12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
     for path in list(usage)[:3]:
         path.mkdir()
@@ -309,7 +309,7 @@ def test_which_disk_is_full(tmp_path, monkeypatch):
     ],
 )
 def test_a_program_on_a_full_disk(tmp_path, said, expected):
-    """E-09: the message has the cause, not only the number of the exit status."""
+    """E-15: the message has the cause, not only the number of the exit status."""
     program = tmp_path / "packing"
     program.write_text(f"#!/bin/sh\necho {said}\nexit 4\n")
     program.chmod(0o755)

@@ -210,7 +210,7 @@ def test_what_is_known_to_help(tried, error, expected):
     ],
 )
 def test_builds_for_another_torch(tmp_path, torch, version, lines):
-    """F-10, S002-19: the index follows from the label of torch; not every label has one."""
+    """F-10: the index follows from the label of torch; not every label has one."""
     code = textwrap.dedent(f"""
         import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})
         import ebsif_imports

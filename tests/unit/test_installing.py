@@ -128,7 +128,7 @@ def test_a_module_in_a_category(tool_site, installer, capsys):
 
 @pytest.mark.parametrize("category", ["", "ai/"])
 def test_what_the_list_says_of_it(tool_site, monkeypatch, capsys, category):
-    """S004-10: `ebsif list` marks what is installed, also with EasyBuild's scheme of categories."""
+    """I-01, F-02: `ebsif list` marks what is installed, also with EasyBuild's scheme of categories."""
     file = tool_site / f"modules/{category}Tool/1.0.lua"
     monkeypatch.setenv("MODULEPATH", str(tool_site / "modules"))
     for said in (["Tool/1.0"], ["Tool/1.0", "here"]):

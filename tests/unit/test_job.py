@@ -726,7 +726,7 @@ def test_a_scheduler_that_says_more(tmp_path, monkeypatch, kind, printed, wanted
 
 
 def test_a_script_that_can_not_be_written(tmp_path):
-    """E-09, A0, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
+    """E-15, A0, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):
@@ -773,7 +773,7 @@ def test_data(text, source, bind):
 
 
 def test_data_that_the_runtime_can_not_bind():
-    """T-09, E-09: refused before the job is submitted, because the runtime would look for another path."""
+    """T-09: refused before the job is submitted, because the runtime would look for another path."""
     with pytest.raises(UsageError, match="--data /a, b:/data: .* loses the space"):
         job.parse_data("/a, b:/data")
 

@@ -256,7 +256,7 @@ def test_a_script_that_is_not_submitted(batch, name, variable, command):
 
 
 def test_srun_has_the_cpus_of_the_job(batch):
-    """S003-01: srun does not take them from the job by itself."""
+    """By itself, srun doesn't take them from the job."""
     assert batch.run(batch.of("archer2", "echo $SRUN_CPUS_PER_TASK"))[1][1] == "3"
 
 

@@ -793,7 +793,7 @@ def test_an_installed_module_is_compared_rather_than_its_record(prefix, capsys):
 
 
 def test_installing_while_the_module_is_loaded(prefix, capsys, monkeypatch):
-    """E-09: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
+    """E-08: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
     prefix.install(MINE, text=EASYCONFIG)
     monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
     assert main(["lock", "mine", "--format", "eb", "--date", "20261123", "-o", "."]) == 0

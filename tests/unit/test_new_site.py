@@ -32,7 +32,7 @@ def program(folder, name, text):
 
 
 def test_the_partitions_of_this_machine(programs, tmp_path):
-    """S003-01: scheduler and partitions are those of the machine; one rank for each GPU, else one for each node."""
+    """Scheduler and partitions are those of the machine; one rank for each GPU, else one for each node."""
     program(programs, "sbatch", "")
     program(programs, "sinfo", SINFO.rstrip())
     path = newsite.write("mine", tmp_path)
@@ -69,7 +69,7 @@ def test_what_sinfo_prints_is_not_trusted(programs, tmp_path, said, expected):
 
 @pytest.mark.parametrize(("name", "kind"), [("qsub", "pbs"), ("flux", "flux"), ("other", "slurm")])
 def test_other_schedulers(programs, name, kind, tmp_path):
-    """S003-01: the scheduler whose command is here; without one, a partition to be changed."""
+    """The scheduler whose command is here; without one, a partition to be changed."""
     program(programs, name, "")
     path = newsite.write("mine", tmp_path)
     profile = site.read("mine", [tmp_path])
@@ -121,7 +121,7 @@ def test_an_existing_profile_stays(programs, tmp_path):
 
 
 def test_the_file_systems_of_this_machine(programs, tmp_path, monkeypatch):
-    """S003-01: mounted parallel and network file systems are binds, but no home directories, nor what is in others."""
+    """Mounted parallel and network file systems are binds, but no home directories, nor what is in others."""
     mounts = tmp_path / "mounts"
     monkeypatch.setattr(newsite, "DIRECTORIES", (str(tmp_path),))
     monkeypatch.setattr(newsite, "MOUNTS", mounts)

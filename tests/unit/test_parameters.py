@@ -284,7 +284,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     ],
 )
 def test_wrong_values_are_reported(easyblock, text, expected):
-    """S001-15 (in part): the error names parameter, value found and values allowed."""
+    """The error names parameter, value found and values allowed."""
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)

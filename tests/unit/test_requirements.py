@@ -140,7 +140,7 @@ def test_unsupported_files(tmp_path, name, text, expected):
 
 
 def test_what_is_not_a_file(tmp_path):
-    """E-09: a directory is there, so the message doesn't say that it is missing."""
+    """E-15: a directory is there, so the message doesn't say that it is missing."""
     with pytest.raises(requirements.RequirementsError, match=f"^{tmp_path} is not a file$"):
         requirements.read(tmp_path)
     with pytest.raises(requirements.RequirementsError, match=f"^the file {tmp_path}/none does not exist$"):
@@ -244,7 +244,7 @@ def test_a_conda_environment(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_encodings(tmp_path, encoding):
-    """E-09: what PowerShell writes, for example, with a byte order mark, as pip reads it."""
+    """What PowerShell writes, for example, with a byte order mark, as pip reads it."""
     path = tmp_path / "a.txt"
     path.write_bytes("einops>=0.8  # f\u00fcr uns\r\nrich\r\n".encode(encoding))
     assert requirements.read(path, None).lines == ["einops>=0.8", "rich"]
