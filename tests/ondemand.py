@@ -1,7 +1,8 @@
 """Renders templates of Open OnDemand, as Open OnDemand does."""
 
 import json
-import subprocess
+
+from support import printed
 
 # the attributes of the form are methods, and `context` has them, too
 RENDER = """\
@@ -13,10 +14,6 @@ print ERB.new(STDIN.read, trim_mode: "-").result(context.instance_eval { binding
 
 def render(path, **attributes):
     """Return a template with these attributes, rendered by Ruby."""
-    return subprocess.run(
-        ["ruby", "-rerb", "-rostruct", "-rjson", "-e", RENDER, json.dumps(attributes)],
-        input=path.read_text(),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    return printed(
+        ["ruby", "-rerb", "-rostruct", "-rjson", "-e", RENDER, json.dumps(attributes)], input=path.read_text()
+    )

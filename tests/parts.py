@@ -105,6 +105,19 @@ def pytorch_image():
     return Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
 
 
+def made_by(script, *arguments):
+    """Return the path that a script of the project prints, of what it has made or cached."""
+    made = subprocess.run(
+        [CHECKOUT / "scripts" / script, *arguments],
+        text=True,
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert made.returncode == 0, made.stderr[-3000:]
+    return Path(made.stdout.strip())
+
+
 @pytest.fixture(scope="session")
 def small_image():
     """A function that returns the path of an image in scripts/images, after building it if it is not cached."""
@@ -112,17 +125,15 @@ def small_image():
     @functools.cache
     def get(variant):
         with as_root():
-            made = subprocess.run(
-                [CHECKOUT / "scripts" / "build-example-image", "--variant", variant],
-                text=True,
-                capture_output=True,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        assert made.returncode == 0, made.stderr[-3000:]
-        return Path(made.stdout.strip())
+            return made_by("build-example-image", "--variant", variant)
 
     return get
+
+
+def new_key(name):
+    """Return the command that makes a key to sign images with, without a password."""
+    person = ["--name", name, "--email", "s@example.org", "--comment", "", "--password", ""]
+    return ["apptainer", "key", "newpair", *person, "--push=false", "--bit-length", "2048"]
 
 
 def copy_from_image(image, root, *names):
@@ -145,15 +156,7 @@ def easybuild_wheels():
     """A function that returns the wheels of a version of EasyBuild, which are downloaded once."""
 
     def get(version):
-        made = subprocess.run(
-            [CHECKOUT / "scripts" / "easybuild-wheels", version],
-            text=True,
-            capture_output=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        assert made.returncode == 0, made.stderr[-3000:]
-        return sorted(Path(made.stdout.strip()).glob("*.whl"))
+        return sorted(made_by("easybuild-wheels", version).glob("*.whl"))
 
     return get
 

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from account import as_root
+from support import printed
 
 # those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
@@ -144,14 +145,11 @@ class Cluster:
     @as_root()
     def on(self, name, *command):
         """Return the output of a command that sees the files of a node."""
-        return subprocess.run(
+        return printed(
             ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)],
-            check=True,
-            capture_output=True,
-            text=True,
             stdin=subprocess.DEVNULL,
             timeout=300,
-        ).stdout
+        )
 
     @as_root()
     def kill_node(self, name, ranks):

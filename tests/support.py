@@ -27,15 +27,15 @@ EASYBLOCKS = CHECKOUT / "easyblocks"
 CONTAINER_FILES = EASYBLOCKS / "generic/container/files"
 
 
+def printed(command, **options):
+    """Return what a command prints that succeeds (str); options are those of subprocess.run."""
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
 def tracked(*patterns):
     """Return the files of the project that match a pattern, including those not committed yet."""
-    output = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns]
+    output = printed(command, cwd=CHECKOUT)
     return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
 
 
@@ -208,6 +208,12 @@ class Site:
             f"{text}\nmoduleclass = 'ai'\n"
         )
         return path
+
+
+def installed_packages(python_path, before="", options=()):
+    """Return what installed-packages.py prints about packages in directories (str), after some code of a test."""
+    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
+    return printed([sys.executable, *options, "-"], input=before + program, env={"PYTHONPATH": str(python_path)})
 
 
 def words_of_scripts():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from account import as_root, in_group
 from parts import Installed, example_site
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, printed
 
 TEXT = Installed.TEXT
 # without pip
@@ -248,7 +248,7 @@ def test_user_software_shared_by_a_group(tmp_path, base_image):
     with in_group(GROUP):
         site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
     squashfs = software / "Example/1.0-dir/user-software.squashfs"
-    listing = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
+    listing = printed(["unsquashfs", "-ll", squashfs])
     lines = [line for line in listing.splitlines() if "squashfs-root" in line and not line.startswith("l")]
     assert lines
     assert not [line for line in lines if line[4:6] != "rw"]

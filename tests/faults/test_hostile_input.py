@@ -25,7 +25,7 @@ from ebsif_command import run_ebsif
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from parts import EACH_TOOL, TOOLS, Installed, wheel_settings
-from support import CONTAINER_FILES, Site
+from support import CONTAINER_FILES, Site, printed
 
 TEXT = Installed.TEXT
 # without user software
@@ -336,7 +336,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
     (root / ".singularity.d/labels.json").write_text(json.dumps(labels))
     for name in ("sh", "bash"):
         shutil.copy("/bin/bash", root / "bin" / name)
-    libraries = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout.split()
+    libraries = printed(["ldd", "/bin/bash"]).split()
     for path in libraries:
         if path.startswith("/"):
             (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
@@ -349,7 +349,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
     case = fault("hostile labels of images", "inspect")
     case.shown(len(shown) == len(labels), f"{len(shown)} of {len(labels)} lines")
     case.shown("\x1b" not in result.stdout and "\x07" not in result.stdout, "codes for the terminal")
-    data = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    data = json.loads(printed([*command, "--json"]))
     for name, text in labels.items():
         fault("hostile labels of images", text[:40]).kept(data["labels"].get(name) == text, data["labels"].get(name))
     assert not list(tmp_path.rglob(CANARY))

@@ -17,6 +17,7 @@ from ebsif.catalog.proposal import Proposal
 from ebsif.images import inspection
 from ebsif_command import run_ebsif
 from parts import copy_from_image
+from support import printed
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
 
@@ -64,7 +65,7 @@ def test_inspecting_an_image(ebsif, base_image):
     assert re.search(r"^activation +conda-injected$", text, re.MULTILINE)
     data = json.loads(ebsif("show", base_image, "--json").stdout)
     assert data["size"] == base_image.stat().st_size
-    digest = subprocess.run(["sha256sum", base_image], capture_output=True, text=True, check=True).stdout.split()[0]
+    digest = printed(["sha256sum", base_image]).split()[0]
     assert data["sha256"] == digest
     assert "numpy" in data["python"]["packages"]
     assert (data["conda_root"], data["conda_env"]) == ("/opt/miniconda3", "pytorch")

@@ -32,7 +32,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from slurm import free_ports
-from support import CONTAINER_FILES, blocks
+from support import CONTAINER_FILES, blocks, printed
 
 # The commands of the documentation, and the names in it.
 INTERPRETER, APP = blocks("docs/editors.md", "bash")
@@ -262,14 +262,7 @@ def test_an_editor_by_ssh(place, ssh):
     def ask(*arguments):
         """Return what the interpreter prints in a session of SSH."""
         words = ["env", f"HOME={place.site.home}", str(place.python), *map(str, arguments)]
-        return subprocess.run(
-            [ssh.path / "ssh", "nid001001", shlex.join(words)],
-            capture_output=True,
-            text=True,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            cwd="/",
-        ).stdout
+        return printed([ssh.path / "ssh", "nid001001", shlex.join(words)], stdin=subprocess.DEVNULL, cwd="/")
 
     assert json.loads(ask(helper))["prefix"] == "/user-software/venv/pytorch"
     assert "debugpy" in [one["name"] for one in json.loads(ask("-m", "pip", "list", "--format=json"))]

@@ -7,7 +7,7 @@ import pytest
 from easybuild.easyblocks.generic.container.image import sif
 from ebsif import cli
 from ebsif.images import inspection
-from parts import copy_from_image
+from parts import copy_from_image, new_key
 
 
 @pytest.fixture(scope="module")
@@ -34,25 +34,7 @@ def image(small_image, tmp_path_factory):
     (place / "signed.sif").write_bytes((place / "plain.sif").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("APPTAINER_CONFIGDIR", str(place / "keys"))
-        subprocess.run(
-            [
-                "apptainer",
-                "key",
-                "newpair",
-                "--name",
-                "a",
-                "--email",
-                "a@example.org",
-                "--comment",
-                "x",
-                "--password",
-                "",
-                "--push=false",
-                "--bit-length",
-                "2048",
-            ],
-            **run,
-        )
+        subprocess.run(new_key("a"), **run)
         subprocess.run(["apptainer", "sign", place / "signed.sif"], **run)
         said = subprocess.run(["apptainer", "verify", "--local", "--json", place / "signed.sif"], **run).stdout
     fingerprint = json.loads(said)["SignerKeys"][0]["Signer"]["Fingerprint"]

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
-from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
+from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel, printed
 
 TEXT = Installed.TEXT
 
@@ -98,9 +98,7 @@ def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed
     """S002-46: with `requirements`, pip install, packing and removal of the directory happen at installation."""
     root = installed_once.root(installed_once.SQUASHED)
     assert not (root / "user-software").exists()
-    listed = subprocess.run(
-        ["unsquashfs", "-l", root / "user-software.squashfs"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = printed(["unsquashfs", "-l", root / "user-software.squashfs"])
     assert "/venv/pytorch/lib/python3.11/site-packages/greeting.py" in listed
     assert "numpy/__init__.py" not in listed  # the image's is used
 

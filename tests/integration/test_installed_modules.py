@@ -66,23 +66,15 @@ class Modules:
         )
         return self.site.bash(command + ending, **variables)
 
+    def doctor_of(self, *arguments):
+        """Return the command that examines modules (list)."""
+        place = ["--site", "here", "--catalog", self.profile.parents[1]]
+        return ["ebsif", "doctor", "--json", *place, "--installed", *arguments]
+
     def doctor(self, *arguments, **environment):
         """Return exit status and findings (level, subject, text), apart from those that all is well."""
-        result = self.site.run(
-            [
-                "ebsif",
-                "doctor",
-                "--json",
-                "--site",
-                "here",
-                "--catalog",
-                self.profile.parents[1],
-                "--installed",
-                *(arguments or [self.site.prefix / "eb"]),
-            ],
-            check=False,
-            **environment,
-        )
+        command = self.doctor_of(*(arguments or [self.site.prefix / "eb"]))
+        result = self.site.run(command, check=False, **environment)
         assert result.stdout.startswith("["), result.stderr
         findings = [
             (one["level"], one["subject"].partition("1.0-")[2] or one["subject"], one["text"])
@@ -276,20 +268,7 @@ def test_two_nodes(modules, cluster):
     """S002-20: in a job on two nodes, ranks of a module communicate, or the error says so."""
     modules.write_profile()
     root = modules.add("nodes", "writable")
-    words = [
-        "salloc",
-        "--quiet",
-        "--nodes=2",
-        "ebsif",
-        "doctor",
-        "--json",
-        "--site",
-        "here",
-        "--catalog",
-        modules.profile.parents[1],
-        "--installed",
-        root,
-    ]
+    words = ["salloc", "--quiet", "--nodes=2", *modules.doctor_of(root)]
     result = modules.site.run(words, check=False, **cluster.environment)
     assert result.returncode == 0, result
     script = root / "runscripts/conda-python-distributed"

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ebsif.render import easyconfig, rendering
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from parts import TOOLS, wheel_settings
-from support import CHECKOUT, Site, make_wheel
+from support import CHECKOUT, Site, make_wheel, printed
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 LUMI = CHECKOUT / "generator/ebsif/catalog/sites/lumi"
@@ -195,7 +194,7 @@ def check_variables(fact, container, environment, root):
 def unescaped(value):
     """Return a value as the runtime's shell evaluates it."""
     script = f'value="{value}"; printf %s "$value"'
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    return printed(["bash", "-c", script])
 
 
 def check_binds(fact, container, text, root):

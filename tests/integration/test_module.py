@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import CONTAINER_FILES, at_terminal, heed_signals
+from support import CONTAINER_FILES, at_terminal, heed_signals, printed
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -105,7 +105,7 @@ def test_programs_that_others_mount_images_with(tmp_path):
         (tmp_path / name).chmod(0o755)
     ignored = []
     for command in (["/usr/bin/cat"], [tmp_path / "cat"], [tmp_path / "starter", tmp_path / "cat"]):
-        said = subprocess.run([*command, "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+        said = printed([*command, "/proc/self/status"])
         ignored.append(re.search(r"^SigIgn:\s*(\w+)$", said, re.MULTILINE)[1])
     assert ignored[0] == ignored[1]
     # TERM is the 15th

@@ -12,6 +12,7 @@ from ebsif import cli
 from ebsif.catalog import site
 from ondemand import render
 from prefixes import MINE
+from support import printed
 
 # app-development/interactive/form.rst
 WIDGETS = {
@@ -82,9 +83,7 @@ def test_the_app_fits_open_ondemand(module, tmp_path, name):
     assert set(attributes) <= set(names)
     assert len(set(names)) == len(names)
     # it uses them as methods of an OpenStruct, and in names of HTML
-    taken = subprocess.run(
-        ["ruby", "-rostruct", "-e", "puts OpenStruct.new.methods"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    taken = printed(["ruby", "-rostruct", "-e", "puts OpenStruct.new.methods"]).split()
     assert not set(names) & set(taken)
     for one in attributes.values():
         assert set(one) <= OPTIONS
@@ -156,7 +155,7 @@ def test_accounts(module, tmp_path):
     """J-07: the form lists the Unix groups of the person where these are accounts, else asks for a required one."""
     folder = tmp_path / "sites/mine"
     folder.mkdir(parents=True)
-    group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
+    group = printed(["id", "-gn"]).strip()
     (folder / "site.yaml").write_text(
         f"name: mine\ndescription: a machine\nscheduler: {{account: {{required: true, groups: '{group[:-1]}?'}}}}\n"
     )
@@ -209,15 +208,12 @@ def test_paths_with_any_characters(module, tmp_path):
     assert script.stat().st_mode & 0o100
     folder = tmp_path / "a 'b' $(touch c) \"d\"; <%= 1 %>"
     folder.mkdir()
-    text = render(script, directory=str(folder), user_software=f"{folder}/own")
-    said = subprocess.run(
-        ["bash", "-c", text],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)},
-    ).stdout
+
+    def run(cwd, **values):
+        environment = {"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)}
+        return printed(["bash", "-c", render(script, **values)], cwd=cwd, env=environment)
+
+    said = run(tmp_path, directory=str(folder), user_software=f"{folder}/own")
     assert said.splitlines() == [
         str(folder),
         f"{folder}/own",
@@ -226,16 +222,7 @@ def test_paths_with_any_characters(module, tmp_path):
         "--config=/c",
         f"--ServerApp.root_dir={folder}",
     ]
-    text = render(script, directory="", user_software="")
-    said = subprocess.run(
-        ["bash", "-c", text],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)},
-    ).stdout
-    assert said.startswith(f"{tmp_path}\n\n")
+    assert run("/", directory="", user_software="").startswith(f"{tmp_path}\n\n")
 
 
 def test_what_is_missing(eb_prefix, tmp_path, capsys):

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from support import CHECKOUT, make_wheel
+from support import CHECKOUT, make_wheel, printed
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
@@ -63,9 +63,7 @@ def test_the_demo_writes_no_escape_codes_into_a_file(demo):
 
 def test_the_demo_writes_only_to_its_folders(demo):
     """Everything that the demo creates is in ignored folders."""
-    status = subprocess.run(
-        ["git", "status", "--porcelain", "--ignored"], cwd=CHECKOUT, capture_output=True, text=True, check=True
-    ).stdout
+    status = printed(["git", "status", "--porcelain", "--ignored"], cwd=CHECKOUT)
     ignored = {line.split()[1] for line in status.splitlines() if line.startswith("!!")}
     caches = {path for path in ignored if "cache" in path or path in (".hypothesis/",)}
     assert ignored - caches <= {".venv/", ".demo/"}

@@ -1,7 +1,6 @@
 """The recipes of ARCHER2 and Derecho in the catalog, with tiny packages in place of large ones."""
 
 import json
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from ebsif.catalog import reading
 from ebsif.catalog import site as site_of
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
-from support import make_wheel
+from support import make_wheel, printed
 
 DISTRIBUTED = """\
 import sys, types
@@ -167,12 +166,7 @@ def test_derecho_is_one_job(tmp_path):
     render.write([rendered], tmp_path)
     assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "torch"]
     ebsif = Path(sys.prefix) / "bin/ebsif"
-    job = subprocess.run(
-        [ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    job = printed([ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"])
     assert "#PBS -l select=1:ncpus=64\n" in job
     (load,) = [line for line in job.splitlines() if line.startswith("module load ")]
     assert " cray-mpich/8.1.27 " in load

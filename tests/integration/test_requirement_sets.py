@@ -1,7 +1,6 @@
 """Sets of requirements like those of public projects, on the example image: pip alone, and with our constraints."""
 
 import json
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.stages import Stage
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from support import CONTAINER_FILES, make_wheel
+from support import CONTAINER_FILES, make_wheel, printed
 
 PYTHON = "/opt/miniconda3/envs/pytorch/bin/python"
 
@@ -120,13 +119,7 @@ def results(tmp_path_factory, pytorch_image, configuration):
         make_wheel(folder, name.replace("-", "_"), version, map(str, needs))
 
     def run(*words, text=""):
-        return subprocess.run(
-            ["apptainer", "--silent", "exec", "--bind", folder, pytorch_image, *words],
-            input=text,
-            text=True,
-            check=True,
-            capture_output=True,
-        ).stdout
+        return printed(["apptainer", "--silent", "exec", "--bind", folder, pytorch_image, *words], input=text)
 
     listing = run(
         "sh",

@@ -9,6 +9,7 @@ import pytest
 from crates import problems
 from parts import Installed, example_site, part
 from registry import ACCOUNT, PASSWORD
+from support import printed
 
 MODULE = Installed.SQUASHED
 
@@ -48,12 +49,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     root = mine.prefix / "eb/software" / MODULE
     record = json.loads((root / "share/ebsif/lock.json").read_text())
     seen = json.loads(
-        subprocess.run(
-            [part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        printed([part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"])
     )
     prefix = "org.opencontainers.image."
     assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.image import signature
+from parts import new_key
 
 TEXT = "init = 'none'\nsignature_keys = {keys}\n"
 
@@ -33,23 +34,7 @@ def signing(tmp_path_factory, small_image):
         )
 
     for keys, name in (("keys", "Site"), ("other", "Other")):
-        run(
-            "apptainer",
-            "key",
-            "newpair",
-            "--name",
-            name,
-            "--email",
-            "s@example.org",
-            "--comment",
-            "",
-            "--password",
-            "",
-            "--push=false",
-            "--bit-length",
-            "2048",
-            keys=keys,
-        )
+        run(*new_key(name), keys=keys)
     run("apptainer", "key", "export", "--armor", "site.asc", input="0\n")
     run("apptainer", "key", "export", "--armor", "other.asc", input="0\n", keys="other")
     run("apptainer", "key", "export", "--secret", "--armor", "private.asc", input="0\n\n")

@@ -21,6 +21,7 @@ from support import (
     make_archive,
     make_sdist,
     make_wheel,
+    printed,
     project_files,
 )
 
@@ -260,7 +261,7 @@ def failing(tmp_path_factory, base_image):
 
 def numpy_version(site):
     """Return the image's version of numpy."""
-    return subprocess.run(
+    return printed(
         [
             "apptainer",
             "exec",
@@ -268,11 +269,8 @@ def numpy_version(site):
             "/opt/miniconda3/envs/pytorch/bin/python",
             "-c",
             "import numpy; print(numpy.__version__)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+        ]
+    ).strip()
 
 
 def test_a_package_missing_at_build_time_is_explained(failing):
@@ -384,7 +382,7 @@ def test_a_git_repository(site, packages, tmp_path):
 
 def test_pip_is_upgraded_first(site):
     """S003-15: upgrade_pip upgrades the venv's pip, deliberately an old one here, before the stage."""
-    binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True).stdout
+    binds = printed([CHECKOUT / "scripts/install-binds"])
     old = {"name": "old", "requirements": "pip==24.0", "allow_replace": ["pip"]}
     stages = [old, {"name": "pip", "upgrade_pip": True}]
     site.eb(site.easyconfig(TEXT + f"requirements = {stages!r}\n"), EBSIF_INSTALL_BIND=binds.strip())

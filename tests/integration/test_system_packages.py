@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemPackages
 from easybuild.tools.build_log import EasyBuildError
 from parts import TOOLS, Installed, example_site
-from support import Site
+from support import Site, printed
 
 GREET = "#!/bin/sh\ncat /usr/share/greet/text /usr/share/greet/secret 2>/dev/null\n:\n"
 TEXT = (
@@ -107,6 +107,12 @@ def add(base_image, repository, tmp_path, monkeypatch, configuration):
     return make
 
 
+def seen_with(layer, image, script, *arguments):
+    """Return what a script prints in a container with a layer."""
+    command = ["apptainer", "exec", "--overlay", f"{layer}:ro", image, "sh", "-c", script, "sh", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
 def refused(add, *names, **more):
     """Return why a layer isn't made."""
     with pytest.raises(EasyBuildError) as error:
@@ -118,7 +124,7 @@ def test_a_hostile_package(add, tmp_path, monkeypatch):
     """P-04, P-06: no set-ID bits, pipes or files of the host come along, and no name becomes a command."""
     monkeypatch.chdir(tmp_path)
     record, layer = add("hostile")
-    listed = subprocess.run(["unsquashfs", "-ll", layer], capture_output=True, text=True, check=True).stdout
+    listed = printed(["unsquashfs", "-ll", layer])
     kinds = {
         line.split("/hostile/")[-1].split(" -> ")[0]: line.split()[0]
         for line in listed.splitlines()
@@ -212,7 +218,7 @@ def test_the_image_stays_as_it_is(layered, base_image):
     root = root_of(layered)
     assert (root / "example.sif").read_bytes() == base_image.read_bytes()
     assert (root / LAYER).stat().st_mode & 0o777 == 0o644
-    listed = subprocess.run(["unsquashfs", "-lln", root / LAYER], capture_output=True, text=True, check=True).stdout
+    listed = printed(["unsquashfs", "-lln", root / LAYER])
     files = {
         line.split("squashfs-root", 1)[1].split(" -> ")[0]: line.split()[:2]
         for line in listed.splitlines()
@@ -222,7 +228,7 @@ def test_the_image_stays_as_it_is(layered, base_image):
     assert {"/usr/bin/greet", "/etc/alternatives/hello", "/etc/ld.so.cache", "/var/lib/dpkg/status"} <= set(files)
     for path in ("/var/log/greet", "/etc/passwd", "/etc/hosts", "/usr/sbin/policy-rc.d", "/usr/bin/env"):
         assert path not in files
-    kept = subprocess.run(
+    kept = printed(
         [
             "apptainer",
             "exec",
@@ -232,17 +238,9 @@ def test_the_image_stays_as_it_is(layered, base_image):
             "sh",
             "-c",
             "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    plain = subprocess.run(
-        ["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+        ]
+    )
+    plain = printed(["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"])
     assert kept.splitlines()[0] == plain.strip()
     assert kept.splitlines()[-1].startswith("ii  greet")
 
@@ -254,9 +252,7 @@ def test_the_record_names_the_packages(layered, repository):
     assert layer["packages"] == ["greet==1:1.0-2", "greet-data==1.0"]
     image = json.loads((root / "share/ebsif/lock.json").read_text())["image"]
     assert layer["image"] == image["sha256"]
-    sums = subprocess.run(
-        ["sha256sum", root / LAYER, repository / "greet_1:1.0-2_all.deb"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    sums = printed(["sha256sum", root / LAYER, repository / "greet_1:1.0-2_all.deb"]).split()
     assert (layer["sha256"], layer["debs"]["greet"]) == (sums[0], sums[2])
     said = "greet 1:1.0-2 (and 1 that they need)"
     assert f"System packages added: {said}." in layered.bash("module help Example/1.0 2>&1").stdout
@@ -305,22 +301,8 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
     assert record.upgraded == {"hostname": ["3.23+nmu1", "99.0"]}
     assert "/usr/bin/dnsdomainname" in record.hidden
     assert "/usr/bin/hostname" in record.replaced
-    seen = subprocess.run(
-        [
-            "apptainer",
-            "exec",
-            "--overlay",
-            f"{layer}:ro",
-            base_image,
-            "sh",
-            "-c",
-            "hostname; command -v dnsdomainname || echo none",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert seen.stdout == "newer\nnone\n"
+    script = "hostname; command -v dnsdomainname || echo none"
+    assert seen_with(layer, base_image, script) == "newer\nnone\n"
     # A4: also what hides files is the same in each run
     assert add("modern", allow_upgrade=["hostname"])[0].sha256 == record.sha256
 
@@ -344,24 +326,9 @@ def test_files_in_unusual_directories(add, base_image, monkeypatch):
     monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.trace_msg", said.append)
     _, layer = add("placed")
     assert said[-1] == "system packages: these files can't be in a layer, so packages may lack them: /run/placed"
-    seen = subprocess.run(
-        [
-            "apptainer",
-            "exec",
-            "--overlay",
-            f"{layer}:ro",
-            base_image,
-            "sh",
-            "-c",
-            'cd /; cat "$@"; ls var/cache/placed usr/local/etc/placed /run/made',
-            "sh",
-            *PLACED,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert seen.stdout == "placed" * 3 + "usr/local/etc/placed:\n\nvar/cache/placed:\ndata\n"
+    script = 'cd /; cat "$@"; ls var/cache/placed usr/local/etc/placed /run/made'
+    seen = seen_with(layer, base_image, script, *PLACED)
+    assert seen == "placed" * 3 + "usr/local/etc/placed:\n\nvar/cache/placed:\ndata\n"
 
 
 def test_directories_that_are_replaced(add, base_image):
@@ -369,22 +336,9 @@ def test_directories_that_are_replaced(add, base_image):
     record, layer = add("moved")
     assert record.hidden == ["/usr/share/bug"]
     assert {"/etc/terminfo", "/usr/share/perl5"} <= set(record.replaced)
-    seen = subprocess.run(
-        [
-            "apptainer",
-            "exec",
-            "--overlay",
-            f"{layer}:ro",
-            base_image,
-            "sh",
-            "-c",
-            "cat /etc/terminfo; ls -d /usr/share/perl5/Debconf; ls /usr/share/bug 2>&1",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert seen.stdout.startswith("file\n/usr/share/perl5/Debconf\nls: cannot access")
+    script = "cat /etc/terminfo; ls -d /usr/share/perl5/Debconf; ls /usr/share/bug 2>&1"
+    seen = seen_with(layer, base_image, script)
+    assert seen.startswith("file\n/usr/share/perl5/Debconf\nls: cannot access")
 
 
 def test_what_is_copied(base_image, tmp_path):

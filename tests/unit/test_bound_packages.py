@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -18,7 +17,7 @@ from ebsif.errors import UsageError
 from ebsif.packages.venv import VenvPackage
 from ebsif.render import easyconfig
 from ebsif.report import asking
-from support import CONTAINER_FILES
+from support import installed_packages
 
 IMAGE = Packages(
     {
@@ -79,17 +78,7 @@ def test_what_a_package_says_of_itself(tmp_path):
     package("single", modules="single\n")
     (tmp_path / "single.py").touch()
     package("unknown")
-    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
-    said = ast.literal_eval(
-        subprocess.run(
-            [sys.executable, "-"],
-            input=program,
-            text=True,
-            capture_output=True,
-            check=True,
-            env={"PYTHONPATH": str(tmp_path)},
-        ).stdout
-    )
+    said = ast.literal_eval(installed_packages(tmp_path))
     ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
     assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
     assert [need for need in said["needs"] if need[0] in ours] == [
@@ -114,15 +103,7 @@ def test_why_a_package_of_the_image_is_replaced(tmp_path):
     package("image", "fsspec", "2026.9.0")
     package("image", "torch", "2.13.0", "fsspec>=0.8.5")
     package("image", "s3fs", "2026.9.0", "fsspec==2026.9.0")
-    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
-    said = subprocess.run(
-        [sys.executable, "-"],
-        input=program,
-        text=True,
-        capture_output=True,
-        check=True,
-        env={"PYTHONPATH": f"{tmp_path / 'mine'}:{tmp_path / 'image'}"},
-    ).stdout
+    said = installed_packages(f"{tmp_path / 'mine'}:{tmp_path / 'image'}")
     there = Packages.from_output(said.replace(str(tmp_path / "mine"), "/user-software/venv"))
     (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
     assert (found["breaks"], found["wanted"]) == (

@@ -333,22 +333,27 @@ def test_diff_shows_the_version_of_the_software(place):
     assert "~ component torch 2.7.0 -> 2.7.1\n" in said
 
 
-@pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])
-def test_a_closed_pipe(place, arguments):
-    """Defects D4, use D12.1, admin D13: a reader that stops is not an error of ours; the status is that of SIGPIPE."""
-    reading, writing = os.pipe()
-    os.close(reading)
+def run_into(output, place, arguments):
+    """Run the command with this standard output, as a person does; return its exit status and messages."""
     result = subprocess.run(
         [EBSIF, *arguments],
         cwd=place,
-        stdout=writing,
+        stdout=output,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(place)},
     )
+    return result.returncode, result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])
+def test_a_closed_pipe(place, arguments):
+    """Defects D4, use D12.1, admin D13: a reader that stops is not an error of ours; the status is that of SIGPIPE."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert run_into(writing, place, arguments) == (128 + signal.SIGPIPE, "")
     os.close(writing)
-    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"], ["--help"]])
@@ -359,16 +364,8 @@ def test_a_full_disk(place, arguments):
     Generator B11: it is named, because files that the command has written are there.
     """
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run(
-            [EBSIF, *arguments],
-            cwd=place,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(place)},
-        )
-    assert (result.returncode, result.stderr) == (
+        result = run_into(full, place, arguments)
+    assert result == (
         3,
         "ebsif: standard output: the disk is full (make room, or choose another directory)\n",
     )

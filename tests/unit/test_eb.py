@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ebsif import modulestool, processes
 from ebsif.eb import framework
+from support import printed
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MODULEPATH", "/somewhere/else:")
     script = f"module() {{ printf '%s\\n' \"$@\"; }}\n{framework.load_command(place, 'Tool/1.0')}"
-    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    said = printed(["bash", "-c", script])
     assert said.splitlines() == ["use", str(place), "load", "Tool/1.0"]
     assert framework.load_command(None, "Tool/1.0") == "module load Tool/1.0"
     # of a site

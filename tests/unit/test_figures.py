@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from functools import partial
 from xml.etree import ElementTree
 
 import pytest
-from support import CHECKOUT
+from support import CHECKOUT, printed
 
 sys.path[:0] = [str(CHECKOUT / "docs"), str(CHECKOUT / "tools/benchmarks")]
 
@@ -105,7 +104,7 @@ def test_recording_a_run(clone, monkeypatch, capsys):
     assert bench.main() == 0
     assert "0 targets reached, 1 missed" in capsys.readouterr().out
     *_, run = record.read(clone)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    head = printed(["git", "rev-parse", "HEAD"], cwd=CHECKOUT)
     assert head.startswith(run.commit.removesuffix("-dirty"))
     assert [row["contender"] for row in run.results] == ["today", "ebsif"]
     kept = [row for one in record.read(clone)[:-1] for row in one.results]

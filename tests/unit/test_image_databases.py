@@ -5,14 +5,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
-from easybuild.easyblocks.generic.container.install import read_program, sh_command
+from easybuild.easyblocks.generic.container.install import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.written import UnfitError, write_seen
+from support import installed_packages
 
 STATUS = """\
 Package: libc6
@@ -203,15 +203,7 @@ def test_packages_of_an_old_python(tmp_path):
     for name in ("A_b-1.dist-info", "b.egg-info", "c-3.1-py3.6.egg-info", "~d-1.dist-info"):
         (tmp_path / name).mkdir()
     without = "import sys; sys.modules.update({'importlib.metadata': None, 'venv': None})\n"
-    said = subprocess.run(
-        [sys.executable, "-S", "-"],
-        input=without + read_program("installed-packages.py"),
-        text=True,
-        capture_output=True,
-        check=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    ).stdout
-    found = ast.literal_eval(said)
+    found = ast.literal_eval(installed_packages(tmp_path, without, ["-S"]))
     listed = [one[:2] for one in found["packages"] if one[2] == str(tmp_path)]
     assert listed == [["A_b", "1"], ["c", "3.1"]]
     assert {"importlib.metadata", "venv"} <= set(found["missing"])

@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, make_wheel
+from support import CONTAINER_FILES, make_wheel, printed
 
 IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
@@ -134,9 +134,7 @@ class Place:
 def run(path, *arguments):
     """Run a program and return its output lines."""
     environment = {"PATH": f"{path.parent}:/usr/bin:/bin"}
-    return subprocess.run(
-        [path, *arguments], env=environment, capture_output=True, text=True, check=True, cwd="/"
-    ).stdout.splitlines()
+    return printed([path, *arguments], env=environment, cwd="/").splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +173,7 @@ def test_replacements_run_the_original_script(place):
 def test_packages_are_listed_without_pip(place):
     """G-11, defects B13: packages with missing or invalid metadata are left out, the others are listed."""
     command = [place.image / "bin/python", LIST_PACKAGES]
-    _, _, *lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    _, _, *lines = printed(command).splitlines()
     assert [line.split()[0] for line in lines] == ["broken", "entry_points", "RECORD", "tool"]
 
 
@@ -200,9 +198,7 @@ def test_a_venv_uses_the_images_pip(tmp_path):
         return subprocess.run(command, check=False).returncode
 
     def run_pip(*words):
-        return subprocess.run(
-            [venv / "bin/pip", "--disable-pip-version-check", *words], capture_output=True, text=True, check=True
-        ).stdout
+        return printed([venv / "bin/pip", "--disable-pip-version-check", *words])
 
     missing = image / "pip/_internal/commands/install.py"
     missing.rename(tmp_path / "install.py")

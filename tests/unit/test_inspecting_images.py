@@ -17,12 +17,21 @@ KEPT_AWAY = {
 }
 
 
-def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch):
-    """Issue 18.4: the caller's environment is filtered by the same rules, with the runtime's own directories kept."""
-    runtime = tmp_path / "apptainer"
-    runtime.write_text('#!/bin/sh\nenv -0 >"$0.environment"\nprintf "%s\\n" "$*" >>"$0.calls"\ncat\n')
-    runtime.chmod(0o755)
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    """A function that puts a script in place of the runtime."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def write(script):
+        (tmp_path / "apptainer").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "apptainer").chmod(0o755)
+
+    return write
+
+
+def test_the_runtime_has_the_environment_of_installations(runtime, tmp_path, monkeypatch):
+    """Issue 18.4: the caller's environment is filtered by the same rules, with the runtime's own directories kept."""
+    runtime('env -0 >"$0.environment"\nprintf "%s\\n" "$*" >>"$0.calls"\ncat')
     for name, value in {**KEPT_AWAY, "APPTAINER_TMPDIR": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
@@ -41,11 +50,9 @@ def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("prints", "expected"), [("yes", "prints more than 0 MB"), ("sleep 60", "doesn't answer")])
-def test_programs_of_an_image_that_never_end(tmp_path, monkeypatch, prints, expected):
+def test_programs_of_an_image_that_never_end(runtime, monkeypatch, prints, expected):
     """P-06, security 8: neither output nor time without end; what was started is ended."""
-    (tmp_path / "apptainer").write_text(f"#!/bin/sh\n{prints}\n")
-    (tmp_path / "apptainer").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    runtime(prints)
     monkeypatch.setattr(inspection, "SECONDS", 5)
     monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
     with pytest.raises(processes.NoAnswerError, match=f"apptainer --silent exec --cleanenv {expected}"):
@@ -53,11 +60,9 @@ def test_programs_of_an_image_that_never_end(tmp_path, monkeypatch, prints, expe
 
 
 @pytest.mark.parametrize("printed", ["{}", "5", "[]", "{'prefix': 1}", "", "x", "None"])
-def test_a_python_that_prints_something_else(tmp_path, monkeypatch, printed):
+def test_a_python_that_prints_something_else(runtime, printed):
     """P-06, security 8: an image whose python3 isn't Python has none."""
-    (tmp_path / "apptainer").write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
-    (tmp_path / "apptainer").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    runtime(f"cat <<'END'\n{printed}\nEND")
     found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
     inspection.read_python(found)
     assert found.python is None
@@ -76,11 +81,9 @@ def test_a_python_that_prints_something_else(tmp_path, monkeypatch, printed):
         '{"data": {"attributes": {"labels": {"a": ["b"]}}}}',
     ],
 )
-def test_labels_that_are_something_else(tmp_path, monkeypatch, labels):
+def test_labels_that_are_something_else(runtime, labels):
     """P-06: the metadata of an image is JSON that others wrote: what doesn't fit is left out."""
-    (tmp_path / "apptainer").write_text(f"#!/bin/sh\ncat <<'END'\n{labels}\nEND\n")
-    (tmp_path / "apptainer").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    runtime(f"cat <<'END'\n{labels}\nEND")
     found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
     inspection.read_labels(found)
     assert (found.labels, found.entry_point) == ({}, {})

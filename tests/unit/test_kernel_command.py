@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from ebsif.environments import kernels
 from ebsif.installed import places
 from jupyter_client import KernelManager
 from prefixes import BASE, LATER, MINE
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, printed
 
 START = CONTAINER_FILES / "runscripts/start-kernel.py"
 NAME = MINE.replace("/", "-").lower()
@@ -57,6 +56,13 @@ def test_names_of_kernels(module, capsys):
     assert not list(module.mine.iterdir())
 
 
+def move_user_software(module, place, monkeypatch):
+    """Let user software be in a directory of the person's own."""
+    place.mkdir()
+    (module.root / "user-software").rename(place / "user-software")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(place))
+
+
 def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
     """J-02: one of another program is neither replaced nor removed; that ours replaces one of ours is said."""
     other = module.mine / "torch"
@@ -71,10 +77,7 @@ def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     assert capsys.readouterr().err.count("replaces") == 0
-    own = tmp_path / "own"
-    own.mkdir()
-    (module.root / "user-software").rename(own / "user-software")
-    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(own))
+    move_user_software(module, tmp_path / "own", monkeypatch)
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     assert capsys.readouterr().err.startswith(f"ebsif: this replaces the kernel torch of {MINE}\n")
 
@@ -130,7 +133,7 @@ def two(module, eb_prefix):
 def start(folder):
     """Start a kernel as Jupyter does; return what its interpreter prints."""
     argv = json.loads((folder / "kernel.json").read_text())["argv"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return printed(argv)
 
 
 def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
@@ -253,9 +256,7 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
     assert main(["kernel", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     own = tmp_path / "own"
-    own.mkdir()
-    (module.root / "user-software").rename(own / "user-software")
-    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(own))
+    move_user_software(module, own, monkeypatch)
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     shutil.rmtree(own)
     capsys.readouterr()
@@ -309,12 +310,9 @@ def test_modules_of_the_kernel(tmp_path):
     (tmp_path / "ipykernel/__init__.py").touch()
     (tmp_path / "ipykernel_launcher.py").write_text("import ipykernel, sys; print(sys.argv[1:], *sys.path)")
     for safe in ("", "1"):
-        said = subprocess.run(
+        said = printed(
             [sys.executable, START, "-f", "x"],
-            capture_output=True,
-            text=True,
-            check=True,
             env={"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())},
-        ).stdout
+        )
         assert said.startswith(f"['-f', 'x'] {tmp_path} ")
         assert str(START.parent) not in said

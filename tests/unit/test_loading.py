@@ -8,7 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container import settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.tools.build_log import EasyBuildError
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, printed
 
 
 @pytest.fixture
@@ -146,13 +146,10 @@ def test_variables_of_the_easyconfig(tmp_path):
     names = "PATH ONE TWO THREE FOUR APPTAINER_BINDPATH SIFMINE"
     show = f"for name in {names}; do echo ${{!name-none}}; done"
     script = f"source '{root}/share/ebsif/container.sh'"
-    said = subprocess.run(
+    said = printed(
         ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
-        capture_output=True,
-        text=True,
-        check=True,
         env={"PATH": "/usr/bin:/bin", "BASE": "/base"},
-    ).stdout.splitlines()
+    ).splitlines()
     # H21: a comma in the path of a copy
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
     assert said == [
@@ -198,13 +195,10 @@ def test_search_paths_of_the_easyconfig(tmp_path):
         (root / name).mkdir()
     show = "echo $BEFORE $AFTER $PATH"
     script = f"source '{root}/share/ebsif/container.sh'"
-    said = subprocess.run(
+    said = printed(
         ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
-        capture_output=True,
-        text=True,
-        check=True,
         env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"},
-    ).stdout.splitlines()
+    ).splitlines()
     assert said == [
         f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin",
         "/x /y /usr/bin:/bin",
@@ -224,13 +218,7 @@ def test_blanks_at_the_ends_of_values(tmp_path):
     )
     script = f"source '{root}/share/ebsif/container.sh'; printf '[%s]'"
     values = '"$ONE" "$APPTAINERENV_PS1" "$TWO" "$THREE" "${FOUR-none}"'
-    said = subprocess.run(
-        ["bash", "-c", f"{script} {values}"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "/usr/bin:/bin", "BASE": " c"},
-    ).stdout
+    said = printed(["bash", "-c", f"{script} {values}"], env={"PATH": "/usr/bin:/bin", "BASE": " c"})
     assert said == "[ a ][lumi> ][b ][ c ][]"
 
 

@@ -25,7 +25,7 @@ from ebsif.installed import doctor, interpreter, places, removal, report
 from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
-from support import description
+from support import description, printed
 
 
 @pytest.fixture
@@ -1660,7 +1660,7 @@ def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
     assert interpreter.extensions(interpreter.without_date(root)) == [root]
     commands = interpreter.starting_newest(interpreter.without_date(root))
     interpreter.write(tmp_path / "p", interpreter.script(MINE, commands))
-    assert subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True).stdout == "started\n"
+    assert printed([tmp_path / "p"]) == "started\n"
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):

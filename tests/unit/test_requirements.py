@@ -1,12 +1,12 @@
 """Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import KnownImage
+from support import printed
 
 
 def read(path, text, image=None):
@@ -47,7 +47,7 @@ def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
         "import sys; from pip._internal.req.req_file import preprocess\n"
         "for _, line in preprocess(sys.argv[1]):\n    print(line)"
     )
-    said = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True).stdout
+    said = printed([sys.executable, "-c", program, text])
     assert [" ".join(line.split()) for line in said.splitlines()] == lines
 
 

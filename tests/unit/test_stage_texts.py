@@ -28,7 +28,7 @@ from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalog import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from support import CHECKOUT, CONTAINER_FILES, description, heed_signals
+from support import CHECKOUT, CONTAINER_FILES, description, heed_signals, installed_packages
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -620,19 +620,11 @@ def test_directories_without_metadata(tmp_path, python):
             (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
     (tmp_path / "binary-1.0.dist-info").mkdir()
     (tmp_path / "binary-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
-    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
     newer = (
         "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n"
         f"old = m.PathDistribution.metadata.fget\n{python}\n"
     )
-    said = subprocess.run(
-        [sys.executable, "-"],
-        input=newer + program,
-        text=True,
-        capture_output=True,
-        check=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    ).stdout
+    said = installed_packages(tmp_path, newer)
     found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
     assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]
     assert Packages.from_output(said).python_path == str(tmp_path)

@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 from easybuild.framework.easyconfig.style import check_easyconfigs_style
-from support import CHECKOUT, tracked
+from support import CHECKOUT, printed, tracked
 
 BIN = Path(sys.prefix) / "bin"
 
@@ -25,9 +25,7 @@ def test_ruff():
     """Python style, also of programs without the suffix .py, which pre-commit checks."""
     check(BIN / "ruff", "check", ".")
     check(BIN / "ruff", "format", "--check", ".")
-    checked = subprocess.run(
-        [BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    checked = printed([BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT).splitlines()
     programs = {path for path in tracked() if re.match(rb"#!.*python", path.read_bytes())}
     assert programs
     assert programs <= set(map(Path, checked))
@@ -149,7 +147,7 @@ def test_a_fresh_clone_is_complete():
 
 def test_the_project_has_no_files_of_experiments():
     """Files that somebody made to try something, committed by accident, would come with every clone."""
-    names = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    names = printed(["git", "ls-files"], cwd=CHECKOUT)
     assert {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")} == {
         "CHANGELOG.md",
         "CITATION.cff",

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import types
 
 import pytest
@@ -25,6 +24,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import places, report, softwarestate
 from prefixes import BASE, EASYCONFIG, MINE
 from pydantic import ValidationError
+from support import printed
 
 GIT = LayerRecord(
     requested=["git", "libssl3", "vim", "mail-agent"],
@@ -145,13 +145,7 @@ def test_an_overlay(tmp_path, configuration, monkeypatch):
         overlay.link("/usr/bin/d", "/bin/e"),
     ]
     overlay.write(str(tmp_path / "files"), str(tmp_path / "overlay"), files, ["-comp", "gzip"])
-    listed = subprocess.run(
-        ["unsquashfs", "-lln", tmp_path / "overlay"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "TZ": "UTC"},
-    ).stdout.splitlines()
+    listed = printed(["unsquashfs", "-lln", tmp_path / "overlay"], env={**os.environ, "TZ": "UTC"}).splitlines()
     lines = [" ".join(line.split()) for line in listed if "squashfs-root" in line]
     if overlay.version() < overlay.WITH_TIMES:
         lines = [re.sub(r" \d{4}-\d\d-\d\d \d\d:\d\d ", " 1980-01-01 00:00 ", line) for line in lines]
