@@ -28,9 +28,9 @@ from easybuild.easyblocks.generic.container.written import UnfitError, read_writ
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif import files
+from ebsif.eb.easyconfigtext import WRITTEN
 from ebsif.errors import EbsifError
 from ebsif.installed import places, removal
-from ebsif.installed.places import WRITTEN
 from httpfiles import SIF, digest_of
 from prefixes import MINE, Prefix
 from support import CONTAINER_FILES
