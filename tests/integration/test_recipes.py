@@ -133,7 +133,7 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     place = site_with_modules
     place.eb(path, EBSIF_HEAVY_HERE="1", EBSIF_INSTALL_BIND=packages, PIP_FIND_LINKS=packages, PIP_NO_INDEX="1")
     lock = json.loads((place.prefix / "eb/software" / container.module / "share/ebsif/lock.json").read_text())
-    assert [stage["name"] for stage in lock["stages"]] == [stage["name"] for stage in container.stages]
+    assert [stage["name"] for stage in lock["stages"]] == [stage.name for stage in container.stages]
     assert lock["module"]["version"] == "1.13.1"
     assert {
         "torch==1.13.0a0+git49444c3",
@@ -164,7 +164,7 @@ def test_derecho_is_one_job(tmp_path):
     container, _ = reading.read(site_of.read("derecho"), site_of.SITES / "derecho")
     rendered = render.render(container, tmp_path)
     render.write([rendered], tmp_path)
-    assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "torch"]
+    assert [stage.name for stage in container.stages if stage.heavy] == ["nccl", "torch"]
     ebsif = Path(sys.prefix) / "bin/ebsif"
     job = printed([ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"])
     assert "#PBS -l select=1:ncpus=64\n" in job

@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container.image import installed
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.catalog import fieldtypes, site
+from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.cli import COMMANDS
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
@@ -223,8 +224,10 @@ def test_shapes_of_requirements(value):
     installed = "".join(stage.requirements for stage in Stage.from_parameter(parameter)).split("\n")
     assert requirements.lines_of(value) == [line.strip() for line in installed if line.strip()]
     assert len(requirements.stages_of(value)) == len(Stage.from_parameter(parameter))
-    again = requirements.stages_or_lines(value)
-    assert requirements.lines_of(again) == requirements.lines_of(value)
+    stages = stages_of(value)
+    assert [line for stage in stages for line in stage.written] == requirements.lines_of(value)
+    again = Stage.from_parameter(as_parameter(stages))
+    assert [stage.requirement_list for stage in again] == [stage.lines for stage in stages]
 
 
 @pytest.mark.parametrize("value", [5, [1, 2], {"lok": "a"}, [{"requirements": None}], [{}]])

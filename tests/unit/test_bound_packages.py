@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import FILE
 from ebsif.catalog import site
 from ebsif.catalog.container import Container
+from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.environments import change, replacing
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
@@ -215,14 +216,18 @@ def test_versions_that_pip_looks_at(line, expected):
 
 def test_stages_that_may_replace():
     """V-01: the version takes the place of the package's line, else it is added; each stage may replace it."""
-    assert replacing.allow(["a[x]>1", "b"], ["A==3", "c==1"]) == [
+
+    def allow(wanted, lines):
+        return [stage.requirements for stage in replacing.allow(stages_of(wanted), lines)]
+
+    assert as_parameter(replacing.allow(stages_of(["a[x]>1", "b"]), ["A==3", "c==1"])) == [
         {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}
     ]
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
-    assert [stage["requirements"] for stage in replacing.allow([built], ["a==1"])] == [["a==1"], ["flash-attn"]]
-    assert replacing.allow([], ["a==1"])[0]["requirements"] == ["a==1"]
+    assert allow([built], ["a==1"]) == [["a==1"], ["flash-attn"]]
+    assert allow([], ["a==1"]) == [["a==1"]]
     # pip wants hashes for all packages of a stage, or for none
-    assert [stage["requirements"] for stage in replacing.allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"])] == [
+    assert allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"]) == [
         ["a==1", "c==1"],
         ["b==1 --hash=sha256:0"],
     ]
@@ -233,17 +238,17 @@ def test_stages_that_may_replace():
         ("a==2 --hash=sha256:2", [["a==2 --hash=sha256:2", locked[1]]]),
         ("c==2 --hash=sha256:2", [[*locked, "c==2 --hash=sha256:2"]]),
     ):
-        assert [stage["requirements"] for stage in replacing.allow(locked, [line])] == expected
+        assert allow(locked, [line]) == expected
     url = "a @ https://example.org/a-1.whl --hash=sha256:1"
-    assert [stage["requirements"] for stage in replacing.allow([url, "b==1 --hash=sha256:0"], ["a==2"])] == [
+    assert allow([url, "b==1 --hash=sha256:0"], ["a==2"]) == [
         ["a==2"],
         ["b==1 --hash=sha256:0"],
     ]
     environment = Environment(
-        "m", replacing.allow(["b"], ["a==3"]), 0, {"a": VenvPackage("a", "3", "a==3", None)}, {"a": "1"}
+        "m", replacing.allow(stages_of(["b"]), ["a==3"]), 0, {"a": VenvPackage("a", "3", "a==3", None)}, {"a": "1"}
     )
     change.remove(environment, ["a"])
-    assert environment.stages == [{"name": "requirements", "requirements": ["b"]}]
+    assert as_parameter(environment.stages) == [{"name": "requirements", "requirements": ["b"]}]
 
 
 def test_who_requires_what():

@@ -548,7 +548,7 @@ def test_the_recipe_of_archer2():
     Horovod (for pip's arguments see test_stage_texts); source and package version of torch are recorded.
     """
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
-    stages = {stage["name"]: stage for stage in one.stages}
+    stages = {stage.name: stage for stage in one.stages}
     assert list(stages) == [
         "build tools",
         "supporting packages",
@@ -559,9 +559,9 @@ def test_the_recipe_of_archer2():
         "horovod",
     ]
     names = ("supporting packages", "torch packages", "tensorboard")
-    assert sum(len(stages[name]["requirements"]) for name in names) == 24
-    assert stages["build tools"]["upgrade_pip"]
-    assert [name for name, stage in stages.items() if stage.get("heavy")] == ["torch", "horovod"]
+    assert sum(len(stages[name].requirements) for name in names) == 24
+    assert stages["build tools"].upgrade_pip
+    assert [name for name, stage in stages.items() if stage.heavy] == ["torch", "horovod"]
     assert (one.version, one.components["torch-source"]) == ("1.13.1", "1.13.0a0")
     # as shown in the module's help
     assert "PyTorch 1.13.1 (source version 1.13.0a0)" in " ".join(easyconfig.description(one).split())
@@ -571,17 +571,17 @@ def test_the_recipe_of_derecho():
     """S004-12, S004-18: the stages of the site's recipe in order, with their modules, variables and options."""
     profile = site.read("derecho")
     older, newer = reading.read(profile, site.SITES / "derecho")
-    stages = {stage["name"]: stage for stage in older.stages}
+    stages = {stage.name: stage for stage in older.stages}
     assert list(stages) == ["nccl", "build tools", "mpi4py", "torch"]
     for expected in json.loads((CHECKOUT / "tests/data/derecho-recipe.json").read_text()):
         stage = stages[expected["stage"]]
-        assert set(expected["modules"]) <= set(stage["modules"])
-        assert expected["env"].items() <= stage["env"].items()
-        assert set(expected["words"]) <= set(" ".join(stage.get("pre", [])).split())
-    assert stages["torch"]["patches"] == ["pytorch-2.3.1-01-cuda-aware-mpi.patch"]
-    assert newer.stages[-1]["patches"] == ["pytorch-2.4.0-01-cuda-aware-mpi.patch"]
-    assert newer.stages[-1]["env"] == stages["torch"]["env"]
-    assert "cudnn/9.2.0.82-12" in newer.stages[-1]["modules"]
+        assert set(expected["modules"]) <= set(stage.modules)
+        assert expected["env"].items() <= stage.env.items()
+        assert set(expected["words"]) <= set(" ".join(stage.pre).split())
+    assert stages["torch"].patches == ["pytorch-2.3.1-01-cuda-aware-mpi.patch"]
+    assert newer.stages[-1].patches == ["pytorch-2.4.0-01-cuda-aware-mpi.patch"]
+    assert newer.stages[-1].env == stages["torch"].env
+    assert "cudnn/9.2.0.82-12" in newer.stages[-1].modules
     values = easyconfig.parameters(newer)
     expected = json.loads((CHECKOUT / "tests/data/derecho-runtime.json").read_text())
     assert values["network_env"] == {**expected["set"], **dict.fromkeys(expected["unset"])}

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
+from ebsif.catalog.stages import stages_of
 from ebsif.environments import extension, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
@@ -26,7 +27,7 @@ def said(monkeypatch):
 
     def run(wanted, own=()):
         started.clear()
-        return replacing.why_impossible(SimpleNamespace(), wanted, own), bool(started)
+        return replacing.why_impossible(SimpleNamespace(), stages_of(wanted), own), bool(started)
 
     return run
 

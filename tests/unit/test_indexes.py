@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from ebsif.catalog.stages import stages_of
 from ebsif.environments import extension, indexes, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
@@ -64,7 +65,7 @@ def said(monkeypatch, index):
         text = f"[global]\nindex-url = {index}\n" if settings is None else settings
         monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
         Index.asked.clear()
-        return indexes.why_unknown(SimpleNamespace(), wanted, {"own"}, typed=typed)
+        return indexes.why_unknown(SimpleNamespace(), stages_of(wanted), {"own"}, typed=typed)
 
     return run
 

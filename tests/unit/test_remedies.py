@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
+from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
 from ebsif.environments import change
 from ebsif.errors import EbsifError
@@ -130,7 +131,7 @@ def test_the_command_for_an_upgrade(stages, expected):
     """E-11: `ebsif upgrade` adds nothing; what makes the same extension and can add is `ebsif extend`."""
     options = Namespace(site=None, date=None, output=None, image=None, catalog=["c"], check=False, more=["--robot"])
     container = SimpleNamespace(module="Base/2.0", system_packages=["ffmpeg"])
-    words = upgrade.extending_words(options, container, "mine", stages)
+    words = upgrade.extending_words(options, container, "mine", stages_of(stages))
     assert words == (
         ["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalog", "c", "--", "--robot"]
         if expected

@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from ebsif.catalog import stages
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import KnownImage
 from support import printed
@@ -319,8 +320,10 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
 
 def test_packages_that_need_torch_get_their_own_stage():
     """S000-02, S000-22: it comes after what they need, without isolation, with the tools for builds."""
-    assert requirements.split_into_stages(["a", "b"]) == ["a", "b"]
-    first, second, third = requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
+    assert stages.simplest(requirements.split_into_stages(["a", "b"])) == ["a", "b"]
+    first, second, third = stages.as_parameter(
+        requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
+    )
     assert first == {"name": "build tools", "requirements": ["packaging", "setuptools", "wheel"]}
     assert second == {"name": "requirements", "requirements": ["--pre", "a", "ninja==1"]}
     assert third == {

@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import files
+from ebsif.catalog import stages
 from ebsif.cli import main
 from ebsif.eb import framework
 from ebsif.environments import extension
@@ -322,7 +323,7 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
 @pytest.mark.parametrize(
     ("before", "wanted", "names"),
     [
-        (None, ["a"], None),
+        (None, ["a"], ["requirements"]),
         (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
         ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
         (
@@ -335,5 +336,6 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
 )
 def test_stages_on_top_of_others(before, wanted, names):
     """E-04: those of the base first, each with a name of its own; without any, the new requirements as they are."""
-    stages = extension.on_top(SimpleNamespace(requirements=before), wanted, "more")
-    assert stages == wanted if names is None else [stage.get("name") for stage in stages] == names
+    found = extension.append(stages.stages_of(before), stages.stages_of(wanted), "more")
+    assert [stage.name for stage in found] == names
+    assert stages.simplest(found) == (found if before else wanted)

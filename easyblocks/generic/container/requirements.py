@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 from urllib.parse import unquote
 
 from .values import normal_name
@@ -87,11 +87,6 @@ def stages_of(value: object) -> List[Properties]:
     if not isinstance(value, (str, list, tuple)) or not requirement_text(value):
         return []
     return [{'name': 'requirements', 'requirements': value}]
-
-
-def stages_or_lines(value: object) -> Union[List[Properties], List[str]]:
-    """Return the stages if the value is a list of stages (list of dict), else its lines (list of str)."""
-    return stages_of(value) if are_stages(value) else lines_of(value)
 
 
 def lines_of(value: object) -> List[str]:

@@ -10,8 +10,9 @@ import yaml
 
 from ebsif.catalog import merge
 from ebsif.catalog.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
-from ebsif.catalog.records import DEFAULTS, Record, as_parameter
+from ebsif.catalog.records import DEFAULTS, Record
 from ebsif.catalog.site import Binds, Site, own_catalog
+from ebsif.catalog.stages import Stage, stages_of
 from ebsif.catalog.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
@@ -223,9 +224,9 @@ class Container(Record):
         return self.site.gpu_option if self.gpu_option is None else self.gpu_option
 
     @property
-    def stages(self) -> list[dict[str, Any]]:
-        """The stages of the requirements, as in the easyconfig parameter; empty without stages."""
-        return as_parameter(self.requirements) if merge.is_stages(self.requirements) else []
+    def stages(self) -> list[Stage]:
+        """The stages of the requirements, whatever their form is."""
+        return stages_of(self.requirements)
 
 
 @lru_cache(maxsize=4)

@@ -8,9 +8,10 @@ import yaml
 
 from ebsif.catalog import merge, reading, site
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import DEFAULTS, Stage
+from ebsif.catalog.records import DEFAULTS
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Binds, Site
+from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlfile import Loader, Model
 
 # Where a value comes from that no file sets.

@@ -37,6 +37,7 @@ from ebsif.catalog.fieldtypes import (
     VersionPart,
 )
 from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostPrograms, Images
+from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import invalid
 from ebsif.catalog.yamlfile import Model
 
@@ -93,32 +94,6 @@ class Archive(Model):
     since: Day = Field(description="2026, 2026-01 or 2026-01-31")
     reason: SingleLine = Field(description="why, as a part of a sentence: 'it has not worked since the system update'")
     replacement: Optional[SingleLine] = Field(None, description="module to use instead")
-
-
-Command = Union[str, list[str]]
-
-
-class Stage(Model):
-    """One call of pip; see the easyconfig parameter ``requirements``."""
-
-    name: Optional[SingleLine] = None
-    heavy: bool = False
-    upgrade_pip: bool = False
-    no_build_isolation: bool = False
-    no_deps: bool = False
-    requirements: Union[str, list[str]] = ""
-    options: list[str] = []
-    env: dict[EnvName, str] = {}
-    no_binary: list[str] = []
-    index_url: Optional[SingleLine] = None
-    extra_index_url: list[SingleLine] = []
-    find_links: list[SingleLine] = []
-    modules: list[SingleLine] = []
-    patches: list[SingleLine] = []
-    allow_replace: list[str] = []
-    pre: list[Command] = []
-    post: list[Command] = []
-    verify: list[Command] = []
 
 
 class SystemPackages(Model):
@@ -327,13 +302,6 @@ class Record(ContainerFields):
 
 # The fields of every container, with their default values.
 DEFAULTS = merge.defaults_of(Record)
-
-
-def as_parameter(requirements: Any) -> Any:
-    """Return requirements as in the easyconfig parameter: text, lines, or stages."""
-    if merge.is_stages(requirements):
-        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
-    return requirements
 
 
 class CatalogFile(Model):

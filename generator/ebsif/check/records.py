@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.sitevalues import runtime_name
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import as_parameter
+from ebsif.catalog.stages import as_parameter
 from ebsif.files import is_there
 from ebsif.images.checksum import difference
 from ebsif.render import easyconfig

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif.catalog import reading, site
+from ebsif.catalog import merge, reading, site
 from ebsif.catalog.container import CatalogError, Container, RecordError
 from ebsif.catalog.selection import duplicates, repeated_aliases, repeated_defaults
 from ebsif.catalog.settings import Settings
@@ -226,5 +226,7 @@ def check_easyconfig(container: Container, path: Path, text: str, finding: Creat
         return
     if there != text:
         yield finding(ERROR, f"{path} differs from the catalog: run {command}, or change the catalog")
-    if len(text.splitlines()) > LONG and not (container.stages or "binds" in container.not_inherited):
+    if len(text.splitlines()) > LONG and not (
+        merge.is_stages(container.requirements) or "binds" in container.not_inherited
+    ):
         yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")

@@ -17,6 +17,7 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 
 from ebsif import files
+from ebsif.catalog.stages import stages_of
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
@@ -63,13 +64,14 @@ def run(options: Namespace) -> int:
         container = repeating.base_of(record, names.containers, names.site)
     except repeating.MissingImageError as error:
         raise EbsifError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
-    if not trust.is_agreed(request, f"the lock in {found.name}", record.stages, request.installs):
+    stages = stages_of(record.stages)
+    if not trust.is_agreed(request, f"the lock in {found.name}", stages, request.installs):
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     extension = Extension(
         repeating.repeated(container, record),
         name,
-        stages=record.stages,
+        stages,
         is_same=lambda path: repeating.is_same(path, record),
         companions={
             "squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.requirements import lines_of, stages_of
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
+from ebsif.catalog.stages import Stage
 from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
 from ebsif.environments import bases, change, making, system
 from ebsif.environments.extension import ExtendingError, Extension
@@ -34,15 +34,14 @@ def configure(parser: ArgumentParser) -> None:
     add_outcome(parser)
 
 
-def extending_words(options: Namespace, container: Container, name: str, stages: list) -> list[str]:
+def extending_words(options: Namespace, container: Container, name: str, stages: list[Stage]) -> list[str]:
     """
     Return the command of `ebsif extend`, without the name of the program, that makes the same extension.
 
     Empty if the extension has more than packages, which only its easyconfig says.
     """
-    lines = lines_of(stages)
-    made = stages_of(requirements.split_into_stages(lines))
-    if [{**stage, "requirements": lines_of([stage])} for stage in stages_of(stages)] != made:
+    lines = [line for stage in stages for line in stage.written]
+    if [stage.replace(requirements=stage.written) for stage in stages] != requirements.split_into_stages(lines):
         return []
     system_packages = system_of(container.system_packages).packages
     given = [

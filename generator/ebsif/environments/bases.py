@@ -6,10 +6,11 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
+from easybuild.easyblocks.generic.container.requirements import are_stages, lock_of
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site
+from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
@@ -85,7 +86,7 @@ def read(path: Path, site: Site) -> Container:
 def requirements_of(path: Path, value: Any) -> Any:
     """Return the requirements in an easyconfig: stages or lines; for the lock of another installation, its stages."""
     if not lock_of(value):
-        return value or None
+        return stages_of(value) if are_stages(value) else value or None
     root = path.parent.parent
     if not (root / lockfile.RECORD).is_file():
         raise EbsifError(f"{path} repeats an installation from its lock: install it, and extend the installation")

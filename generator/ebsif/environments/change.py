@@ -5,16 +5,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import versions_in
-from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import as_parameter
 from ebsif.catalog.selection import did_you_mean
 from ebsif.catalog.site import Site
+from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
 from ebsif.environments import extension as extensions
 from ebsif.errors import EbsifError
@@ -24,7 +23,7 @@ from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.formats import requirementstxt
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
+from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 
@@ -47,7 +46,7 @@ class Environment:
     """
 
     module: str
-    stages: list[dict[str, Any]]
+    stages: list[Stage]
     inherited: int
     packages: dict[str, VenvPackage]
     image: dict[str, str]
@@ -55,24 +54,28 @@ class Environment:
     changed_by_hand: bool = False
     has_system: bool = False
     by_hand: Sequence[str] = ()
-    asked_before: Sequence[dict[str, Any]] = ()
+    asked_before: Sequence[Stage] = ()
     lines_before: frozenset[str] = frozenset()
     needed_before: frozenset[str] = frozenset()
 
     @property
-    def own(self) -> list[dict[str, Any]]:
+    def own(self) -> list[Stage]:
         """The stages of the extension itself."""
         return self.stages[self.inherited :]
+
+    def set_own(self, stages: Sequence[Stage]) -> None:
+        """Replace the stages of the extension itself."""
+        self.stages = [*self.stages[: self.inherited], *stages]
 
     @property
     def lines(self) -> list[str]:
         """All requirement lines."""
-        return [line for stage in self.stages for line in lines_of(stage)]
+        return lines_of(self.stages)
 
     @property
-    def asked(self) -> list[dict[str, Any]]:
+    def asked(self) -> list[Stage]:
         """What was asked for, to compare: the stages without comments."""
-        return [{**stage, "requirements": lines_of(stage)} for stage in self.stages]
+        return [stage.replace(requirements=stage.lines) for stage in self.stages]
 
     @property
     def is_changed(self) -> bool:
@@ -164,8 +167,8 @@ class Environment:
 def environment_of(installation: Installation, container: Container, names: Names, site: Site) -> Environment:
     """Return the current packages of an installation with the container of its easyconfig, and what was asked for."""
     record, packages = installation.record, packages_of(installation)
-    stages, base = stages_of(as_parameter(container.requirements)), base_of(installation, names, site)
-    inherited = number_shared(stages, stages_of(as_parameter(base.requirements)) if base else [])
+    stages, base = container.stages, base_of(installation, names, site)
+    inherited = number_shared(stages, base.stages if base else [])
     environment = Environment(
         installation.module, stages, inherited, packages, record.image_versions, record.versions.get("python")
     )
@@ -196,11 +199,11 @@ def base_of(installation: Installation, names: Names, site: Site) -> Optional[Co
     return None
 
 
-def number_shared(stages: Sequence[dict], inherited: Sequence[dict]) -> int:
+def number_shared(stages: Sequence[Stage], inherited: Sequence[Stage]) -> int:
     """Return how many stages at the beginning are also those of another container."""
     number = 0
     for one, other in zip(stages, inherited):
-        if one.get("name") != other.get("name") or lines_of(one) != lines_of(other):
+        if one.name != other.name or one.lines != other.lines:
             break
         number += 1
     return number
@@ -212,14 +215,9 @@ def add_changes_by_hand(environment: Environment, before: Mapping[str, str]) -> 
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
     environment.changed_by_hand = before.keys() - venv.TOOLS != packages.keys() or bool(changed)
     environment.stages = [
-        {
-            **stage,
-            "requirements": [
-                line
-                for text in requirement_text(stage.get("requirements")).splitlines()
-                for line in line_now(text, environment, changed, before)
-            ],
-        }
+        stage.replace(
+            requirements=[line for text in stage.written for line in line_now(text, environment, changed, before)]
+        )
         for stage in environment.stages
     ]
     added = {name: package for name, package in packages.items() if name not in before}
@@ -239,7 +237,7 @@ def line_now(text: str, environment: Environment, changed: set[str], before: Map
     name = name_in(text)
     package = environment.packages.get(name)
     if not name or (package and name not in changed and " @ " not in (package.line or "")):
-        return [text] if text.strip() else []
+        return [text]
     if name in before and not package and name not in environment.image:
         output.note(f"{name} was removed by hand, so it is left out")
         return []
@@ -252,7 +250,7 @@ def lines_for(added: Mapping[str, VenvPackage]) -> list[str]:
     return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
 
 
-def report_left_behind(installation: Installation, name: str, wanted: Sequence) -> None:
+def report_left_behind(installation: Installation, name: str, wanted: Sequence[Stage]) -> None:
     """Name what was added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
     before = set(installation.record.venv_versions)
     added = {
@@ -260,7 +258,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
         for one, package in (current.packages_of(installation) or {}).items()
         if one not in before | venv.TOOLS
     }
-    asked = requirements.names_in(wanted)
+    asked = names_in(lines_of(wanted))
     lines = [line for line in lines_for(added) if name_in(line) not in asked]
     if lines:
         output.note(
@@ -360,54 +358,52 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
     """
     left = []
     for line in lines:
-        places = [
-            (stage, number)
-            for stage in environment.own
-            for number, one in enumerate(stage["requirements"])
-            if name_in(one) and name_in(one) == name_in(line)
-        ]
-        for stage, number in places:
-            before = stage["requirements"][number]
-            if "--hash" in before and "--hash" not in line:
-                raise EbsifError(
-                    f"{name_in(line)} was installed from a lock file, with a hash: give the new one, "
-                    f"too (--add '{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and "
-                    "use -r"
-                )
-            stage["requirements"][number] = with_extras(line, extras_in(before))
-        left += [] if places else [line]
+        if name_in(line) in names_in(lines_of(environment.own)):
+            environment.set_own(
+                [
+                    stage.replace(requirements=[in_place_of(one, line) for one in stage.written])
+                    for stage in environment.own
+                ]
+            )
+        else:
+            left.append(line)
     if not left:
         return
-    made = stages_of(requirements.split_into_stages(left))
-    last = environment.own[-1:] if len(made) == 1 else []
-    if (
-        last
-        and not set(last[0]) - {*current.PLAIN, "allow_replace"}
-        and not any("--hash" in line for line in last[0]["requirements"])
-    ):
-        last[0]["requirements"] += left
-        return
-    environment.stages = [
-        {**stage, "requirements": list(stage["requirements"])}
-        for stage in extensions.append(environment.stages, made, name)
-    ]
+    made = requirements.split_into_stages(left)
+    last = environment.own[-1] if environment.own else None
+    if last and len(made) == 1 and last.has_only("allow_replace") and not any("--hash" in one for one in last.written):
+        environment.stages[-1] = last.replace(requirements=[*last.written, *left])
+    else:
+        environment.stages = extensions.append(environment.stages, made, name)
 
 
-def replace(environment: Environment, wanted: list, name: str) -> None:
+def in_place_of(before: str, line: str) -> str:
+    """Return what a requirement line becomes by a new one: that, if it is for the same package; see `add_lines`."""
+    if name_in(before) != name_in(line):
+        return before
+    if "--hash" in before and "--hash" not in line:
+        raise EbsifError(
+            f"{name_in(line)} was installed from a lock file, with a hash: give the new one, too (--add "
+            f"'{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and use -r"
+        )
+    return with_extras(line, extras_in(before))
+
+
+def replace(environment: Environment, wanted: Sequence[Stage], name: str) -> None:
     """
-    Replace what was asked for with stages, or lines of a requirements.txt.
+    Replace what was asked for with stages.
 
     Packages added by hand stay (E-08), and so do stages of commands only, which came with system packages.
     """
-    commands = [stage for stage in environment.own if not lines_of(stage)]
+    commands = [stage for stage in environment.own if not stage.lines]
     environment.stages = extensions.append([*environment.stages[: environment.inherited], *commands], wanted, name)
-    asked = requirements.names_in(wanted)
+    asked = names_in(lines_of(wanted))
     add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
 
 
 def remove(environment: Environment, names: Sequence[str]) -> None:
     """Remove packages, and the stages that were there for them; raise EbsifError if one isn't the extension's."""
-    without_packages = {stage.get("name") for stage in environment.own if not lines_of(stage)}
+    without_packages = {stage.name for stage in environment.own if not stage.lines}
     removed: list[str] = []
     for text in dict.fromkeys(names):
         name = normal_name(text)
@@ -415,22 +411,27 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
         lines = [
             line
             for stage in environment.own
-            for line in stage["requirements"]
+            for line in stage.written
             if name in (name_in(line), environment.name_of(line))
         ]
         if not lines:
             raise EbsifError(why_not_removable(environment, name, text))
         removed += [environment.name_of(line) for line in lines]
-        for stage in environment.own:
-            stage["requirements"] = [line for line in stage["requirements"] if line not in lines]
-            allowed = [one for one in stage.pop("allow_replace", []) if normal_name(one) != name]
-            stage.update({"allow_replace": allowed} if allowed else {})
-    own = [stage for stage in environment.own if lines_of(stage) or stage.get("name") in without_packages]
-    if not any(stage.get("no_build_isolation") for stage in own):
-        own = [stage for stage in own if not stage["name"].startswith(BUILD_TOOLS)]
-    if not any(map(lines_of, own)) and not environment.has_system:
+        environment.set_own(
+            [
+                stage.replace(
+                    requirements=[line for line in stage.written if line not in lines],
+                    allow_replace=[one for one in stage.allow_replace if normal_name(one) != name],
+                )
+                for stage in environment.own
+            ]
+        )
+    own = [stage for stage in environment.own if stage.lines or stage.name in without_packages]
+    if not any(stage.no_build_isolation for stage in own):
+        own = [stage for stage in own if not (stage.name or "").startswith(BUILD_TOOLS)]
+    if not lines_of(own) and not environment.has_system:
         raise nothing_left(environment.module)
-    environment.stages[environment.inherited :] = own
+    environment.set_own(own)
     report_removal(environment, list(dict.fromkeys(removed)))
 
 
@@ -454,14 +455,14 @@ def report_removal(environment: Environment, names: Sequence[str]) -> None:
 
 def why_not_removable(environment: Environment, name: str, text: str) -> str:
     """Return why a package can't be removed from an extension."""
-    if any(name in map(name_in, stage["requirements"]) for stage in environment.stages[: environment.inherited]):
+    if name in names_in(lines_of(environment.stages[: environment.inherited])):
         return f"{text} belongs to the module that {environment.module} extends: remove it there"
     if name in environment.packages:
         return f"{text} can't be removed alone: {environment.who_needs(name)} it"
     if name in environment.image:
         return f"{text} {environment.image[name]} is in the image, from which nothing can be removed"
     # a file may have a package twice, for two Pythons, for example
-    asked = list(dict.fromkeys(name for stage in environment.own for name in map(name_in, lines_of(stage)) if name))
+    asked = list(dict.fromkeys(filter(None, map(name_in, lines_of(environment.own)))))
     return (
         f"{environment.module} has no package {text}{did_you_mean(name, asked)} (it was made with: {', '.join(asked)})"
     )
@@ -481,11 +482,3 @@ def report_projects(environment: Environment) -> None:
 def pinned(container: Container, environment: Environment) -> Container:
     """Return a container in which the packages of an environment keep their versions."""
     return container.replace(parameters={**container.parameters, "constraints": environment.pins})
-
-
-def simplest(stages: list[dict[str, Any]]) -> list[Any]:
-    """Return stages, of commands only without `requirements`; as lines if there is one with nothing else."""
-    stages = [{key: value for key, value in stage.items() if value or key != "requirements"} for stage in stages]
-    only = stages[0] if len(stages) == 1 else {}
-    is_plain = only and only == {"name": "requirements", "requirements": only.get("requirements")}
-    return only["requirements"] if is_plain else stages

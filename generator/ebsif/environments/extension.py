@@ -9,18 +9,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
+from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import system_names
-from pydantic import ValidationError
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import Stage, as_parameter, system_of
+from ebsif.catalog.records import system_of
+from ebsif.catalog.stages import Stage, lines_of, simplest
 from ebsif.eb import easyconfigtext, framework
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
@@ -57,10 +57,10 @@ class Extension:
     """
     An extension to make: packages on top of a container, under a name.
 
-    `wanted` are stages or lines of a requirements.txt, and `kept` constraints: packages of the extension that is
-    changed, which keep their version. The extension may repeat a lock instead, with these `stages`, which is a
-    companion, by the key of the easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats
-    it. `problem` is why it can't be installed, if that is known already.
+    `stages` are what is installed, those of the base included, and `kept` constraints: packages of the extension that
+    is changed, which keep their version. To repeat a lock, the easyconfig names files instead of stages: `companions`,
+    by their key in the easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats it.
+    `problem` is why it can't be installed, if that is known already.
 
     `before` is the installation whose packages it starts with. If `is_change`, it is a later one of the same name,
     which has the date only to replace it; `known` are the extensions of that name to start from (see
@@ -70,9 +70,8 @@ class Extension:
 
     base: Container
     name: str
-    wanted: Sequence[Union[str, dict]] = ()
+    stages: Sequence[Stage] = ()
     kept: Sequence[str] = ()
-    stages: Sequence[dict] = ()
     companions: Mapping[str, Companion] = field(default_factory=dict)
     is_same: Optional[Callable[[Path], bool]] = None
     problem: str = ""
@@ -85,12 +84,10 @@ class Extension:
 
     def container(self, date: str) -> Container:
         """Return the extended container with a date; see `extend`."""
-        extended = extend(self.base, self.wanted, self.name, date)
-        names = {
-            key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
-            for key, companion in self.companions.items()
-        }
-        return extend(self.base, names, self.name, date) if names else extended
+        extended = extend(self.base, self.stages, self.name, date)
+        path = Path(extended.easyconfig_name)
+        files = {key: path.with_suffix(companion.suffix).name for key, companion in self.companions.items()}
+        return extended.replace(requirements=files) if files else extended
 
     def module(self, date: str) -> str:
         """Return the name of its module with a date."""
@@ -120,31 +117,21 @@ class Extension:
         return easyconfigtext.is_written(first) and rest == self.text(date, "").partition("\n")[2]
 
 
-def extend(container: Container, wanted: Union[Sequence, dict], name: str, date: str) -> Container:
+def extend(container: Container, stages: Sequence[Stage], name: str, date: str) -> Container:
     """
-    Return a container with packages on top, whose module can't replace that of the plain container.
+    Return a container with these stages, whose module can't replace that of the plain container.
 
-    `wanted` are stages, lines of a requirements.txt, or the lock of an installation to repeat; name and date become
-    part of the version suffix. Raise ExtendingError if the container can't be extended, or a name is not valid there.
+    Name and date become part of the version suffix. Raise ExtendingError if the container can't be extended, or a name
+    is not valid there.
     """
-    if wanted and not container.venv:
-        has_commands_only = [stage.get("name") for stage in stages_of(wanted)] == [COMMANDS]
+    if stages and not container.venv:
+        has_commands_only = [stage.name for stage in stages] == [COMMANDS]
         what = "can't have --post or --verify" if has_commands_only else "can't be extended"
         raise ExtendingError(
             f"{container.module} {what}: it has no user software ('venv' in the catalog, the "
             "easyblock ContainerVenv in an easyconfig)"
         )
     check_names(name, date)
-    lines = wanted
-    if are_stages(wanted):
-        try:
-            lines = [Stage.model_validate(stage) for stage in wanted]
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ExtendingError(
-                f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
-                f"(properties of a stage: {', '.join(Stage.model_fields)})"
-            ) from None
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base
@@ -155,30 +142,30 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
         file=container.file_name,
         image=image,
         suffix=f"{container.versionsuffix}-{name}-{date}",
-        requirements=lines,
-        description=describe(container, wanted),
+        requirements=simplest(stages),
+        description=describe(container, stages),
         aliases=[f"{container.full_version}-{name}", name],
         archived=None,
         warnings=warnings,
     )
 
 
-def describe(container: Container, wanted: Union[Sequence, dict]) -> str:
+def describe(container: Container, stages: Sequence[Stage]) -> str:
     """Return the description of an extension: its purpose, then what the base says of itself."""
     text = container.fill(container.description or container.name).strip()
     # of a base that is an extension, too, the purpose is left out
     addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
     earlier = addition.match(text)
-    return f"{purpose(container, wanted)}\n{text[earlier.end() if earlier else 0 :]}"
+    return f"{purpose(container, stages)}\n{text[earlier.end() if earlier else 0 :]}"
 
 
-def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
+def purpose(container: Container, stages: Sequence[Stage]) -> str:
     """Return the first sentence of the description of an extension: what was added, on which base."""
     installed = places.known(places.directories_of_modules(), container.module)[:1]
-    own = {name for one in installed if not one.damage for name in names_in(one.record.stages)}
+    own = {name for one in installed if not one.damage for name in names_in(package_lines(one.record.stages))}
     # also of a base that is no module here, but a directory or an easyconfig
-    own |= names_in(stages_of(as_parameter(container.requirements)))
-    names = [] if isinstance(wanted, dict) else sorted(names_in(list(wanted)) - own)
+    own |= names_in(lines_of(container.stages))
+    names = sorted(names_in(lines_of(stages)) - own)
     names += system_names(system_of(container.system_packages).packages)
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
@@ -190,44 +177,37 @@ def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
 
 
-def on_top(container: Container, wanted: list, name: str) -> list:
-    """Return the stages of a container followed by new ones, stages or lines, each with a name of its own (E-04)."""
-    stages = stages_of(as_parameter(container.requirements))
-    return append(stages, wanted, name) if stages else wanted
-
-
-def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
-    """Return stages followed by new ones, which get another name if there is a stage of that name; see `on_top`."""
+def append(stages: Sequence[Stage], more: Sequence[Stage], name: str) -> list[Stage]:
+    """Return stages followed by more, each with a name of its own (E-04): the name of the extension makes it one."""
     joined = list(stages)
-    for stage in stages_of(wanted):
-        taken = {one.get("name") for one in joined}
-        candidates = (f"{stage['name']} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
-        if stage.get("name") in taken:
-            stage["name"] = next(one for one in candidates if one not in taken)
+    for stage in more:
+        taken = {one.name for one in joined if one.name}
+        candidates = (f"{stage.name} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
+        if stage.name in taken:
+            stage = stage.replace(name=next(one for one in candidates if one not in taken))
         joined.append(stage)
     return joined
 
 
-def with_commands(wanted: list, properties: Mapping[str, Any]) -> list:
+def with_commands(stages: Sequence[Stage], properties: Mapping[str, Any]) -> list[Stage]:
     """
-    Return stages or lines with properties of stages.
+    Return stages with properties of stages.
 
     Packages of all stages are built without isolation; commands run after the last one, after those that it has.
     Without Python packages (--apt alone), the commands have a stage of their own. Raise UsageError if there is nothing
     to build.
     """
-    stages = stages_of(wanted)
     if not properties:
-        return wanted
+        return list(stages)
     if not stages and "no_build_isolation" in properties:
         raise UsageError("--no-build-isolation is for Python packages: add some with --add or -r, or leave it out")
-    stages = stages or [{"name": COMMANDS}]
-    for stage in stages if "no_build_isolation" in properties else ():
-        stage["no_build_isolation"] = True
+    if "no_build_isolation" in properties:
+        stages = [stage.replace(no_build_isolation=True) for stage in stages]
+    *others, last = stages or [Stage(name=COMMANDS)]
     for name in properties.keys() - {"no_build_isolation"}:
-        before = stages[-1].get(name) or []
-        stages[-1][name] = [*before, *(command for command in properties[name] if command not in before)]
-    return stages
+        before = getattr(last, name)
+        last = last.replace(**{name: [*before, *(one for one in properties[name] if one not in before)]})
+    return [*others, last]
 
 
 def of_base(module: str, there: Iterable[Installation]) -> list[tuple[str, str, Installation]]:

@@ -2,6 +2,7 @@
 
 from typing import Any, Optional
 
+from ebsif.catalog.stages import Stage, as_parameter
 from ebsif.eb import easyconfigtext
 from ebsif.environments.extension import check_names, free_dates, of_name
 from ebsif.errors import EbsifError
@@ -39,7 +40,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     values: dict[str, Any] = {
         "versionsuffix": suffix,
         "constraints": None,
-        "requirements": as_parameter(current.pinned_stages(record, packages)),
+        "requirements": text_or_stages(current.pinned_stages(record, packages)),
     }
     if "checksums" not in easyconfigtext.assignments(easyconfigtext.parsed(text)):
         values["checksums"] = [record.image.sha256]
@@ -47,11 +48,11 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     return f"{module['name']}-{module['version']}{suffix}.eb", with_values(text, values), impossible
 
 
-def as_parameter(stages: list[dict[str, Any]]) -> Any:
+def text_or_stages(stages: list[Stage]) -> Any:
     """Return stages as the easyconfig parameter 'requirements': a text for a single stage without options."""
-    if len(stages) == 1 and not set(stages[0]) - current.PLAIN:
-        return f"\n{stages[0]['requirements']}"
-    return [{**stage, "requirements": stage.get("requirements", "").splitlines()} for stage in stages]
+    if len(stages) == 1 and stages[0].has_only():
+        return f"\n{stages[0].requirements}"
+    return as_parameter([stage.replace(requirements=stage.written) for stage in stages])
 
 
 def with_values(text: str, values: dict[str, Any]) -> str:

@@ -14,22 +14,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn, Optional
+from typing import NoReturn, Optional
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request
 
 from easybuild.easyblocks.generic.container import remedies
-from easybuild.easyblocks.generic.container.requirements import package_lines, requirement_text, stages_of
+from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
+from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import extension as extensions
 from ebsif.environments import replacing
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.images.registry import connection
 from ebsif.packages.formats import condafile
-from ebsif.packages.requirements import lines_of, name_in
+from ebsif.packages.requirements import name_in
 
 SECONDS = 3  # for all answers together
 MOST_AT_ONCE = 8  # questions
@@ -73,13 +74,13 @@ class Options(argparse.ArgumentParser):
 
 def why_unknown(
     container: Container,
-    stages: Sequence[Any],
+    stages: Sequence[Stage],
     own: Collection[str],
     image: Optional[Path] = None,
     typed: Sequence[str] = (),
 ) -> str:
     """
-    Return which packages that stages or lines ask for exist nowhere, and what to do (N-07); empty if there are none.
+    Return which packages that stages ask for exist nowhere, and what to do (N-07); empty if there are none.
 
     Only an answer that says so (404), of every index that pip would use, counts: without a network, or with an index
     that can't be asked, nothing is said. `own` are the normalized names of packages in user software, `typed` are the
@@ -125,20 +126,19 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
 
 
 def names_by_stage(
-    stages: Sequence[Any], there: Collection[str], image: replacing.KnownImage
-) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    stages: Sequence[Stage], there: Collection[str], image: replacing.KnownImage
+) -> Iterator[tuple[Stage, list[str]]]:
     """Yield stages with the normalized names that they ask an index for, up to one that does what can't be foreseen."""
-    every = stages_of(stages)
-    placed = {name_in(line) for stage in every for line in lines_of(stage) if "/" in line}
-    for stage in every:
-        if any(map(stage.get, UNFORESEEABLE)):
+    placed = {name_in(line) for line in lines_of(stages) if "/" in line}
+    for stage in stages:
+        if any(getattr(stage, name) for name in UNFORESEEABLE):
             return
         asked = dict.fromkeys(name for name, _, _ in replacing.asked_for([stage], (), image))
         names = [name for name in asked if name not in placed and name not in there]
         # the tool that has written hashes has seen the files
-        if names and not any(map(replacing.has_hash, lines_of(stage))):
+        if names and not any(map(replacing.has_hash, stage.lines)):
             yield stage, names
-        if stage.get("post"):
+        if stage.post:
             return
 
 
@@ -157,17 +157,16 @@ def parse(text: str) -> dict[str, str]:
     }
 
 
-def sources_of(stage: Mapping[str, Any], settings: Mapping[str, str]) -> Optional[Sources]:
+def sources_of(stage: Stage, settings: Mapping[str, str]) -> Optional[Sources]:
     """Return where pip looks for the packages of a stage; None if that isn't known. Raise ValueError for mistakes."""
-    named = requirement_text(stage.get("requirements")).splitlines()
-    lines = [line for line in named if line.lstrip().startswith("-") and not package_lines([line])]
-    words = [word for line in lines for word in shlex.split(line, comments=True)] + list(stage.get("options") or [])
+    lines = [line for line in stage.written if line.startswith("-") and not package_lines([line])]
+    words = [*(word for line in lines for word in shlex.split(line, comments=True)), *stage.options]
     options = vars(Options().parse_known_args(words)[0])
     if options["constraint"]:
         return None
-    more = [*settings.get(MORE, "").split(), *(stage.get("extra_index_url") or []), *options["extra_index_url"]]
-    links = [*settings.get(LINKS, "").split(), *(stage.get("find_links") or []), *options["find_links"]]
-    first = options["index_url"] or stage.get("index_url") or settings.get(INDEX) or PYPI
+    more = [*settings.get(MORE, "").split(), *stage.extra_index_url, *options["extra_index_url"]]
+    links = [*settings.get(LINKS, "").split(), *stage.find_links, *options["find_links"]]
+    first = options["index_url"] or stage.index_url or settings.get(INDEX) or PYPI
     no_index = options["no_index"] or settings.get(NONE, "").lower() not in ("", "0", "false", "no", "off")
     return Sources(() if no_index else (first, *more), tuple(links))
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from easybuild.easyblocks.generic.container import newest
+from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import files, remedies
@@ -26,6 +27,7 @@ from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.selection import plain
+from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
 from ebsif.environments import extension as extensions
 from ebsif.environments import plan
@@ -232,10 +234,12 @@ def report_lost(extension: Extension, earlier: Sequence[Installation]) -> None:
         return
     last, name = earlier[-1], extension.name
     now = {
-        *names_in(list(extension.wanted or extension.stages)),
+        *names_in(lines_of(extension.stages)),
         *system_names(system_of(extension.base.system_packages).packages),
     }
-    lost = ", ".join(sorted({*names_in(last.record.stages), *system_names(last.record.system_layer.requested)} - now))
+    lost = ", ".join(
+        sorted({*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)} - now)
+    )
     if lost and extension.added:
         raise ExtendingError(
             f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "

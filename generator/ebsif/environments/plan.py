@@ -10,12 +10,11 @@ from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
-from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.values import normal_name, system_names
 from easybuild.easyblocks.generic.container.written import UnfitError, read_written
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import as_parameter
+from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
 from ebsif.environments.extension import ExtendingError, no_image, sources
 from ebsif.packages.formats import condafile
@@ -78,7 +77,6 @@ def check(
     from easybuild.easyblocks.generic.container.pip import artifacts_in
     from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
-    stages = stages_of(as_parameter(container.requirements))
     planned = container.replace(sha256=None, definition_files=[], **({"file": str(image.absolute())} if image else {}))
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
@@ -106,7 +104,7 @@ def check(
     )
     image_packages = {name: one[name][1] for one in seen for name in one if not one.in_user_software(name)}
     installed = {normal_name(one.name) for one in added}
-    there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
+    there = sorted((names_in(lines_of(container.stages)) & image_packages.keys()) - installed - before.keys())
     return Plan(
         added,
         [(name, image_packages[name]) for name in there],

@@ -4,17 +4,19 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
+from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape, is_file_name, is_module, is_package
 from pydantic import ValidationError
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import Stage, SystemPackages
+from ebsif.catalog.records import SystemPackages
 from ebsif.catalog.site import Site
+from ebsif.catalog.stages import Stage, stages_of
 from ebsif.environments import bases, plan, system
 from ebsif.environments.extension import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
@@ -162,7 +164,7 @@ def has_other_image(container: Container, record: Record) -> bool:
     return known_image(container).sha256 not in (None, record.image.sha256)
 
 
-def adapted(container: Container, record: Record) -> tuple[Container, list[dict[str, Any]]]:
+def adapted(container: Container, record: Record) -> tuple[Container, list[Stage]]:
     """Return a container with another image than a record, and stages with the versions that the image lacks."""
     there = known_image(container).packages
     pins = [
@@ -172,9 +174,9 @@ def adapted(container: Container, record: Record) -> tuple[Container, list[dict[
     ]
     layer = record.system_layer
     more = SystemPackages.model_construct(packages=layer.requested, allow_upgrade=layer.allow_upgrade)
-    return system.joined(
-        container.replace(parameters={**container.parameters, "constraints": pins}), more
-    ), record.stages
+    return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more), stages_of(
+        record.stages
+    )
 
 
 def is_same(easyconfig: Path, record: Record) -> bool:
@@ -193,7 +195,7 @@ def check(container: Container, record: Record, options: Sequence[str] = (), ima
     from easybuild.easyblocks.generic.container.record.installation import other_files
 
     pinned = container.replace(
-        requirements=[Stage.model_validate(stage) for stage in record.stages],
+        requirements=stages_of(record.stages),
         parameters={**container.parameters, "constraints": record.venv_packages},
     )
     planned = plan.check(pinned, options, image)
@@ -204,7 +206,7 @@ def check(container: Container, record: Record, options: Sequence[str] = (), ima
 def recorded_plan(record: Record) -> Plan:
     """Return the plan to take all recorded packages from one file."""
     asked, dependency = REASONS
-    named = names_in(record.stages)
+    named = names_in(package_lines(record.stages))
     added = [
         Addition(name, version, asked if normal_name(name) in named else dependency)
         for name, version in versions_in(record.venv_packages).items()

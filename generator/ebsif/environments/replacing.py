@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container import remedies as again
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.remedies import containers_with
-from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU, requirement_text, stages_of
+from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
+from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import change
 from ebsif.environments import extension as extensions
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage, lock_again, other_versions
-from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
+from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.render.easyconfig import keep_packages
 from ebsif.report import output
@@ -63,30 +64,26 @@ def allows(text: str, version: str) -> bool:
 # --- what is asked for
 
 
-def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
-    """Return stages, made of stages or lines, that may replace packages of the image by those in lines."""
-    stages = [
-        {**stage, "requirements": requirement_text(stage.get("requirements")).splitlines()}
-        for stage in stages_of(wanted)
-    ]
+def allow(stages: Sequence[Stage], lines: Sequence[str]) -> list[Stage]:
+    """Return stages that may replace packages of the image by those in lines."""
     for line in lines:
-        for stage in stages:
-            stage["requirements"] = [now for one in stage["requirements"] for now in in_place_of(one, line)]
-        if not any(name_in(line) == name_in(one) for stage in stages for one in stage["requirements"]):
-            # with hashes, pip wants them for all packages of a stage
-            others = [
-                stage
-                for stage in stages
-                if not stage.get("no_build_isolation") and any(map(has_hash, stage["requirements"])) == has_hash(line)
-            ]
-            if not others:
-                others = [{"name": "replacements", "requirements": []}]
-                stages = others + stages
-            others[0]["requirements"].append(line)
+        stages = [
+            stage.replace(requirements=[now for one in stage.written for now in in_place_of(one, line)])
+            for stage in stages
+        ]
+        if name_in(line) not in names_in(lines_of(stages)):
+            stages = added(stages, line)
     names = list(map(name_in, lines))
-    for stage in stages:
-        stage["allow_replace"] = list(dict.fromkeys([*stage.get("allow_replace", []), *names]))
-    return stages
+    return [stage.replace(allow_replace=list(dict.fromkeys([*stage.allow_replace, *names]))) for stage in stages]
+
+
+def added(stages: Sequence[Stage], line: str) -> list[Stage]:
+    """Return stages with one more line, in the first one that may have it, else in a stage before them."""
+    for number, stage in enumerate(stages):
+        # with hashes, pip wants them for all packages of a stage
+        if not stage.no_build_isolation and any(map(has_hash, stage.written)) == has_hash(line):
+            return [*stages[:number], stage.replace(requirements=[*stage.written, line]), *stages[number + 1 :]]
+    return [Stage(name="replacements", requirements=[line]), *stages]
 
 
 def in_place_of(before: str, line: str) -> list[str]:
@@ -107,10 +104,10 @@ def has_hash(line: str) -> bool:
 
 
 def why_impossible(
-    container: Container, stages: Sequence[Any], own: Collection[str], image: Optional[Path] = None
+    container: Container, stages: Sequence[Stage], own: Collection[str], image: Optional[Path] = None
 ) -> str:
     """
-    Return what stages or lines ask for that the image can't have, and what to do (N-07); empty if there is nothing.
+    Return what stages ask for that the image can't have, and what to do (N-07); empty if there is nothing.
 
     Those are other versions of what the image has and keeps, releases of torchvision and torchaudio for another torch,
     and what is only for GPUs. pip would find that too, but after downloading everything else. `own` are the normalized
@@ -134,7 +131,7 @@ def why_impossible(
 
 
 def other_releases(
-    stages: Sequence[Any], found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str]
+    stages: Sequence[Stage], found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str]
 ) -> str:
     """Return that stages ask for other releases than packages allow that the image keeps, and what to do."""
     listed = [
@@ -146,7 +143,7 @@ def other_releases(
         )
         for name, one in found.items()
     ]
-    is_locked = any("--hash" in line for stage in stages_of(stages) for line in lines_of(stage))
+    is_locked = any(map(has_hash, lines_of(stages)))
     return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
 
 
@@ -159,23 +156,23 @@ def only_for_gpus(names: Sequence[str], torch: str) -> str:
 
 
 def asked_for(
-    stages: Sequence[Any], own: Collection[str], image: KnownImage
+    stages: Sequence[Stage], own: Collection[str], image: KnownImage
 ) -> "Iterator[tuple[str, Requirement, set[str]]]":
     """
     Yield what stages ask an index for in an image: the normalized name, the requirement, and the names that are free.
 
     Free are packages that the stage may replace, or that user software may hide.
     """
-    for stage in stages_of(stages):
-        free = {*own, *map(normal_name, stage.get("allow_replace", []))}
-        for wanted in filter(None, map(parsed, lines_of(stage))):
+    for stage in stages:
+        free = {*own, *map(normal_name, stage.allow_replace)}
+        for wanted in filter(None, map(parsed, stage.lines)):
             marker = wanted.marker
             if not wanted.url and (not marker or any(map(marker.evaluate, image.marker_environments))):
                 yield normal_name(wanted.name), wanted, free
 
 
 def conflicts(
-    stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: KnownImage
+    stages: Sequence[Stage], versions: Mapping[str, str], own: Collection[str], image: KnownImage
 ) -> "dict[str, Requirement]":
     """Return what stages ask for that versions of an image don't satisfy, by normalized name."""
     found = {}
@@ -188,7 +185,9 @@ def conflicts(
     return found
 
 
-def for_gpus(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: KnownImage) -> list[str]:
+def for_gpus(
+    stages: Sequence[Stage], versions: Mapping[str, str], own: Collection[str], image: KnownImage
+) -> list[str]:
     """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
     if gpu_label(versions.get("torch", ""))[0] in ("rocm", "cu"):
         return []

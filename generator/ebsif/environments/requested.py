@@ -10,7 +10,8 @@ from typing import Any, Optional, Union
 from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import as_parameter, system_of
+from ebsif.catalog.records import system_of
+from ebsif.catalog.stages import Stage, lines_of, stages_of
 from ebsif.environments import bases, change, indexes, making, repeating, replacing, system, trust
 from ebsif.environments import extension as extensions
 from ebsif.environments.change import Environment
@@ -170,11 +171,11 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     for installation in installed:
         change.report_left_behind(installation, name, wanted)
     hiding = {name for one in installed for name in one.record.venv_versions}
-    hiding |= requirements.names_in(as_parameter(container.requirements))
+    hiding |= requirements.names_in(lines_of(container.stages))
     return Extension(
         container,
         name,
-        extensions.on_top(container, wanted, name),
+        extensions.append(container.stages, wanted, name),
         added=wish.added,
         problem=problem(wish, container, wanted, hiding),
     )
@@ -214,7 +215,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     extension = Extension(
         change.pinned(container, environment),
         name,
-        change.simplest(environment.stages),
+        environment.stages,
         environment.pins,
         problem=problem(wish, container, environment.own, environment.packages),
         before=installation,
@@ -242,7 +243,7 @@ def changed(
     elif wish.add:
         change.add(environment, change.parse(wish.add), name)
     if wish.replace:
-        environment.stages[environment.inherited :] = replacing.allow(environment.own, replacing.parse(wish.replace))
+        environment.set_own(replacing.allow(environment.own, replacing.parse(wish.replace)))
     environment.stages = extensions.append(
         environment.stages[: environment.inherited], extensions.with_commands(environment.own, wish.properties), name
     )
@@ -275,8 +276,8 @@ def with_newest(
     return dataclasses.replace(extension, keeps_all=False)
 
 
-def wanted_packages(wish: Wish, container: Container) -> list:
-    """Return the packages that were typed, as stages or lines, and report what can't be installed."""
+def wanted_packages(wish: Wish, container: Container) -> list[Stage]:
+    """Return the packages that were typed, as stages, and report what can't be installed."""
     wanted = WantedPackages()
     if wish.from_venv or wish.requirements:
         wanted = (
@@ -291,7 +292,7 @@ def wanted_packages(wish: Wish, container: Container) -> list:
     return replacing.allow(stages, replacing.parse(wish.replace)) if wish.replace else stages
 
 
-def problem(wish: Wish, container: Container, stages: list, own: Collection[str]) -> str:
+def problem(wish: Wish, container: Container, stages: Sequence[Stage], own: Collection[str]) -> str:
     """Return why stages can't be installed, as far as it is known; `own` packages may hide those of the image."""
     request = wish.request
     if request.dry_run:
@@ -342,8 +343,9 @@ def repeat(wish: Wish, lock: Path) -> int:
         )
     else:
         container = repeating.base_of(record, names.containers, names.site)
+    stages = stages_of(record.stages)
     # --check runs commands, too: it tries the installation
-    if not trust.is_agreed(request, lock, record.stages, request.check or request.installs):
+    if not trust.is_agreed(request, lock, stages, request.check or request.installs):
         return FOUND
     if repeating.has_other_image(container, record):
         output.note(
@@ -351,12 +353,12 @@ def repeat(wish: Wish, lock: Path) -> int:
             "same versions, except those that the image already has"
         )
         container, stages = repeating.adapted(container, record)
-        return making.make(request, Extension(container, name, change.simplest(stages)))
+        return making.make(request, Extension(container, name, stages))
     text = lock.read_text(encoding="utf-8")
     extension = Extension(
         repeating.repeated(container, record),
         name,
-        stages=record.stages,
+        stages,
         companions={
             "lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: making.write_file(path, text, again, "lock"))
         },

@@ -3,11 +3,12 @@
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Union
 
-from easybuild.easyblocks.generic.container.requirements import lines_of, local_path
+from easybuild.easyblocks.generic.container.requirements import local_path
 from easybuild.easyblocks.generic.container.written import escape
 
+from ebsif.catalog.stages import Command, Stage
 from ebsif.environments.making import Request
 from ebsif.errors import EbsifError
 from ebsif.report.asking import confirmed
@@ -27,7 +28,7 @@ WHAT = {
 }
 
 
-def is_agreed(request: Request, place: object, stages: Sequence[dict[str, Any]], runs: bool) -> bool:
+def is_agreed(request: Request, place: object, stages: Sequence[Stage], runs: bool) -> bool:
     """
     Show what the lock in a place, which may be somebody else's, runs or uses; return whether the person goes on.
 
@@ -51,21 +52,21 @@ def is_agreed(request: Request, place: object, stages: Sequence[dict[str, Any]],
     return False
 
 
-def uses(stages: Sequence[dict[str, Any]]) -> Iterator[str]:
+def uses(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield what stages run or use besides packages of the usual index, a line each, safe to print."""
     for stage in stages:
         for name, what in WHAT.items():
-            for value in values_of(stage.get(name)):
-                yield f"stage '{escape(stage.get('name'))}' {what}: {escape(value)}"
-        for line in lines_of([stage]):
+            for value in values_of(getattr(stage, name)):
+                yield f"stage '{escape(stage.name)}' {what}: {escape(value)}"
+        for line in stage.written:
             # an option, or a place that isn't the index
             if line.startswith("-") or "://" in line or local_path(line):
-                yield f"stage '{escape(stage.get('name'))}' gives pip: {escape(line)}"
+                yield f"stage '{escape(stage.name)}' gives pip: {escape(line)}"
 
 
-def values_of(value: Any) -> list[str]:
+def values_of(value: Union[str, list[Command], dict[str, str], None]) -> list[str]:
     """Return the values of a property as text: a command, a name, a variable with its value."""
     if isinstance(value, dict):
         return [f"{name}={text}" for name, text in value.items()]
     several = [value] if isinstance(value, str) else value or []
-    return [one if isinstance(one, str) else shlex.join(map(str, one)) for one in several]
+    return [one if isinstance(one, str) else shlex.join(one) for one in several]

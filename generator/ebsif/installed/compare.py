@@ -9,6 +9,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.values import normal_name, parse_binds
 
+from ebsif.catalog.stages import Stage, stages_of
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import current, lock
@@ -106,9 +107,9 @@ def compare(before: Facts, after: Facts) -> list[lock.Difference]:
     return changes
 
 
-def extension_of(path: Path, container: str) -> tuple[list, str, str]:
+def extension_of(path: Path, container: str) -> tuple[list[Stage], str, str]:
     """
-    Return requirements, name and date of an extension from its easyconfig, to use them on a container of that name.
+    Return stages, name and date of an extension from its easyconfig, to use them on a container of that name.
 
     Raise EbsifError if that isn't possible.
     """
@@ -136,4 +137,4 @@ def extension_of(path: Path, container: str) -> tuple[list, str, str]:
             f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
             "use `ebsif extend` on the newer container"
         )
-    return requirements.stages_or_lines(values["requirements"] or []), named["name"], named["date"]
+    return stages_of(values["requirements"]), named["name"], named["date"]

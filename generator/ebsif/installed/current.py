@@ -4,18 +4,16 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.values import normal_name
 
+from ebsif.catalog.stages import Stage, stages_of
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
-
-# Properties of stages that contain only requirements.
-PLAIN = {"name", "requirements"}
 
 
 def user_software(installation: Installation) -> Optional[Path]:
@@ -52,37 +50,34 @@ def record_of(installation: Installation) -> Record:
             for name, value in record.artifacts.items()
             if name in packages and packages[name].version == before.get(name)
         },
-        stages=pinned_stages(record, packages),
+        stages=[stage.properties for stage in pinned_stages(record, packages)],
         venv_packages=[f"{packages[name].name}=={packages[name].version}" for name in sorted(packages)],
     )
 
 
-def pinned_stages(record: Record, packages: dict[str, VenvPackage]) -> list[dict[str, Any]]:
+def pinned_stages(record: Record, packages: dict[str, VenvPackage]) -> list[Stage]:
     """Return stages that install the current packages; those of the record keep their options."""
     left = {name: package for name, package in packages.items() if name not in venv.TOOLS}
     in_image = set(record.image_versions)
     stages = []
-    for stage in record.stages:
-        lines = [line for text in stage.get("requirements", "").splitlines() for line in pinned(text, left, in_image)]
-        if lines or set(stage) - PLAIN:
-            stages.append({**stage, "requirements": as_lines(lines)})
+    for stage in stages_of(record.stages):
+        lines = [line for text in stage.written for line in pinned(text, left, in_image)]
+        if lines or not stage.has_only():
+            stages.append(stage.replace(requirements=as_lines(lines)))
     more = [package.line for _, package in sorted(left.items()) if package.line]
     if not more:
         return stages
     made = requirements.split_into_stages(more)
-    if made and isinstance(made[0], dict):
+    if len(made) > 1:
         # build tools, other packages, and packages built against torch
         return [
             *stages,
-            *(
-                {**stage, "name": f"{stage['name']} (pinned)", "requirements": as_lines(stage["requirements"])}
-                for stage in made
-            ),
+            *(stage.replace(name=f"{stage.name} (pinned)", requirements=as_lines(stage.written)) for stage in made),
         ]
-    if stages and not set(stages[0]) - PLAIN and " --hash=" not in stages[0]["requirements"]:
+    if stages and stages[0].has_only() and not any(" --hash=" in line for line in stages[0].written):
         first, *others = stages
-        return [{**first, "requirements": first["requirements"] + as_lines(more)}, *others]
-    return [{"name": "pinned", "requirements": as_lines(more)}, *stages]
+        return [first.replace(requirements=as_lines([*first.written, *more])), *others]
+    return [Stage(name="pinned", requirements=as_lines(more)), *stages]
 
 
 def as_lines(lines: Iterable[str]) -> str:

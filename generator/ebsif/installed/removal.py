@@ -13,6 +13,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import shown_module, system_names
 
 from ebsif import files
@@ -192,7 +193,7 @@ def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installa
         now = {*current.record_of(one).venv_versions}
         wanted = now.difference(one.record.venv_versions, venv.TOOLS)
         if one.recorded_name not in ancestors:
-            wanted |= now.intersection(names_in(one.record.stages))
+            wanted |= now.intersection(names_in(package_lines(one.record.stages)))
             wanted |= set(system_names(one.record.system_layer.requested))
         own = set(ownfiles.of(one)) - taken_along
         if wanted - there or own:

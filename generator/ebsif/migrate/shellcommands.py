@@ -10,6 +10,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif.catalog.site import Site
+from ebsif.catalog.stages import Stage, as_parameter
 from ebsif.migrate.easyconfigfile import Source
 from ebsif.migrate.imported import INSTALLATION, Imported, inside, shortened
 from ebsif.migrate.modulesettings import OWN_BINDS, same_path_twice, take_activation
@@ -58,7 +59,7 @@ class ShellCommands:
         self.record = result.record
         # files written, by their place in the installation
         self.written: dict[str, str] = {}
-        self.stages: list[dict[str, Any]] = []
+        self.stages: list[Stage] = []
         self.line = 1
 
     def read(self) -> None:
@@ -187,9 +188,9 @@ class ShellCommands:
             raise UnknownCommandError("venv")
         self.record.update(venv=True, venv_name=name)
 
-    def stage_of(self, words: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    def stage_of(self, words: list[str], environment: dict[str, str]) -> Stage:
         """Return the stage for the arguments of `pip install`. Raise UnknownCommandError if it can't."""
-        stage: dict[str, Any] = {}
+        properties: dict[str, Any] = {"env": dict(environment)}
         lines: list[str] = []
         words = list(words)
         while words:
@@ -202,13 +203,13 @@ class ShellCommands:
             if option in ("-r", "--requirement"):
                 lines += self.lines_of(value)
             elif option in PIP_LISTS:
-                stage.setdefault(PIP_LISTS[option], []).append(value)
+                properties.setdefault(PIP_LISTS[option], []).append(value)
             elif option in PIP_VALUES:
-                stage[PIP_VALUES[option]] = value
+                properties[PIP_VALUES[option]] = value
             elif option in PIP_SWITCHES:
-                stage[PIP_SWITCHES[option]] = True
+                properties[PIP_SWITCHES[option]] = True
             elif option in PIP_OTHERS:
-                stage.setdefault("options", []).append(option)
+                properties.setdefault("options", []).append(option)
             elif option not in PIP_IGNORED:
                 raise UnknownCommandError(option)
         # what depends on variables of a shell, or on the directory in which pip runs
@@ -218,7 +219,8 @@ class ShellCommands:
             or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
         ):
             raise UnknownCommandError("pip")
-        return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
+        # checked with the whole record
+        return Stage.model_construct(requirements=lines, **properties)
 
     def lines_of(self, name: str) -> list[str]:
         """Return the requirements in a file that a command has written. Raise UnknownCommandError for other files."""
@@ -232,9 +234,11 @@ class ShellCommands:
         """Put requirements into the record, as stages only if a single list isn't enough."""
         if not self.stages:
             return
-        simple = len(self.stages) == 1 and list(self.stages[0]) == ["requirements"]
-        self.record.update(venv=True, requirements=self.stages[0]["requirements"] if simple else self.stages)
-        self.result.data += [f"requirements {shortened(', '.join(stage['requirements']))}" for stage in self.stages]
+        is_plain = len(self.stages) == 1 and self.stages[0].has_only()
+        self.record.update(
+            venv=True, requirements=self.stages[0].requirements if is_plain else as_parameter(self.stages)
+        )
+        self.result.data += [f"requirements {shortened(', '.join(stage.requirements))}" for stage in self.stages]
 
     # --- scripts
 

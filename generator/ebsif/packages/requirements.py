@@ -1,14 +1,15 @@
 """Requirements of users: read from any of the formats that they bring, turned into stages; what single lines say."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
+from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.requirementstxt import parsed
@@ -99,30 +100,24 @@ def read_format(path: Path, image: KnownImage, extras: Sequence[str], groups: Se
     return WantedPackages(requirementstxt.lines_of(path, ()))
 
 
-def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
-    """Return requirements as stages if packages are built against torch, which get their own; else unchanged."""
+def split_into_stages(lines: list[str]) -> list[Stage]:
+    """Return requirements as one stage; as several if packages are built against torch, which get their own."""
     options = [line for line in lines if line.startswith("-") and not re.match("-e|--editable", line)]
     asked = [line for line in lines if line not in options]
     needy = [line for line in asked if package_name(line) in NEEDS_TORCH]
     if not needy:
-        return list(lines)
+        return [Stage(name="requirements", requirements=list(lines))] if lines else []
     others = [line for line in asked if line not in needy]
     names = {package_name(line) for line in others}
     tools = [name for name in BUILD_TOOLS if name not in names]
-    first: list[dict[str, Any]] = [{"name": "requirements", "requirements": [*options, *others]}] if others else []
     return [
-        *([{"name": "build tools", "requirements": tools}] if tools else []),
-        *first,
-        {"name": "built against torch", "requirements": [*options, *needy], "no_build_isolation": True},
+        *([Stage(name="build tools", requirements=tools)] if tools else []),
+        *([Stage(name="requirements", requirements=[*options, *others])] if others else []),
+        Stage(name="built against torch", requirements=[*options, *needy], no_build_isolation=True),
     ]
 
 
 # --- lines
-
-
-def lines_of(stage: dict[str, Any]) -> list[str]:
-    """Return the requirement lines of a stage, without comments and options."""
-    return package_lines(stage.get("requirements"))
 
 
 def name_in(line: str) -> str:
@@ -131,9 +126,9 @@ def name_in(line: str) -> str:
     return normal_name(wheel[1]) if wheel else next(map(package_name, package_lines(line)), "")
 
 
-def names_in(wanted: Any) -> set[str]:
-    """Return the normalized names of the packages in stages, or in lines of a requirements.txt."""
-    return set(map(name_in, package_lines(wanted)))
+def names_in(lines: Iterable[str]) -> set[str]:
+    """Return the normalized names of the packages in requirement lines."""
+    return set(filter(None, map(name_in, lines)))
 
 
 def extras_in(line: str) -> set[str]:

@@ -15,9 +15,10 @@ from easybuild.easyblocks.generic.container.values import normal_name, without_t
 from ebsif.catalog import merge
 from ebsif.catalog.container import CatalogError, Container, RecordError
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
-from ebsif.catalog.records import WRITTEN_FROM, as_parameter, system_of
+from ebsif.catalog.records import WRITTEN_FROM, system_of
 from ebsif.catalog.selection import components_of
 from ebsif.catalog.site import Binds, Images
+from ebsif.catalog.stages import as_parameter
 from ebsif.eb.easyconfigtext import header_of_site
 from ebsif.templating import environment
 

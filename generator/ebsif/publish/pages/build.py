@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
+from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import files, version
-from ebsif.catalog import selection
+from ebsif.catalog import merge, selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.packagenames import OTHER_NAMES
-from ebsif.catalog.records import as_parameter
 from ebsif.catalog.site import Account, Site
 from ebsif.installed import places
 from ebsif.jobs import job
@@ -245,14 +244,12 @@ def requirements(container: Container) -> str:
     """Return the requirements of a container as text, with a heading for each stage."""
     if not container.venv or not container.requirements:
         return ""
-    stages = stages_of(as_parameter(container.requirements))
-    texts = [requirement_text(stage.get("requirements")).strip() for stage in stages]
-    if not container.stages:
+    stages = container.stages
+    texts = [requirement_text(stage.requirements).strip() for stage in stages]
+    if not merge.is_stages(container.requirements):
         return "\n".join(texts)
     return "\n\n".join(
-        f"# stage {stage.get('name', number)}\n{text}"
-        for number, (stage, text) in enumerate(zip(stages, texts), 1)
-        if text
+        f"# stage {stage.name or number}\n{text}" for number, (stage, text) in enumerate(zip(stages, texts), 1) if text
     )
 
 
