@@ -5,11 +5,10 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.settings import ModuleSettings
+from easybuild.easyblocks.generic.container.settings import cache_lines
+from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from support import CONTAINER_FILES
 
 SCRIPTS = CONTAINER_FILES / "runscripts"
@@ -30,19 +29,16 @@ class Node:
 
     def write(self, **parameters):
         """Let the script have what the installation of an easyconfig with these parameters has in module.conf."""
-        settings = ModuleSettings(
-            spec(
-                **{
-                    "node_caches": [str(self.local)],
-                    "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
-                    "gpu": "rocm",
-                    **parameters,
-                }
-            ),
-            Record(),
-            "",
+        made = parts(
+            **{
+                "node_caches": [str(self.local)],
+                "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
+                "gpu": "rocm",
+                **parameters,
+            }
         )
-        self.table = "".join(f"{key} {value}\n" for key, value in settings.caches()).removeprefix("cache_reads ")
+        lines = cache_lines(made.caches, made.scheduler)
+        self.table = "".join(f"{key} {value}\n" for key, value in lines).removeprefix("cache_reads ")
 
     def run(self, home=None, uid=None, groups=(), before=(), **variables):
         """Return the variables that the script prints, and its messages; `before` is a command that starts it."""
@@ -79,19 +75,9 @@ class Node:
         self.caches().rename(tempfile.mkdtemp(dir=self.folder) + "/taken")
 
 
-def spec(**parameters):
-    """Return what Caches reads of a specification."""
-    return SimpleNamespace(
-        **{
-            "node_caches": ["/tmp"],
-            "project_caches": [],
-            "cache_variables": {},
-            "gpu": None,
-            "init": "image",
-            "scheduler": None,
-            **parameters,
-        }
-    )
+def parts(**parameters):
+    """Return what the module needs of an easyconfig with these parameters."""
+    return ContainerSpec({"name": "Example", "version": "1.0", "sources": [], **parameters}).parts
 
 
 @pytest.fixture(params=["dash", "bash"])

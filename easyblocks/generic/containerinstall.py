@@ -34,7 +34,7 @@ from .container.image.source import ImageSource
 from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
+from .container.modulefile import MODULE_VARIABLES, beginning, help_sections, listed_packages, program
 from .container.modulerc import aliases_of, lock
 from .container.names import OutdatedError, check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
@@ -43,7 +43,7 @@ from .container.record.installation import InstallRecord, correct_binds, version
 from .container.reinstallation import Reinstallation, ignored_signals
 from .container.remedies import nevertheless
 from .container.runtime import Container, Runtime, existing_binds, existing_sources, named_variables, runtime_variables
-from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
+from .container.settings import MODULE_CONF, constant, container_lines, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages, recorded
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
@@ -537,10 +537,6 @@ class ContainerInstall(EasyBlock):
         self.log.info("Skipping the RPATH sanity check for a container image")
         return []
 
-    def module_file(self) -> ModuleFile:
-        """Return the help and the settings of the module file."""
-        return ModuleFile(self.spec, self.find_record(), self.short_mod_name)
-
     def make_module_description(self) -> str:
         """
         Add sections on this container to the help text, and the packages that were checked to the description.
@@ -549,7 +545,7 @@ class ContainerInstall(EasyBlock):
         own, which `module keyword` searches. Before them is what has to come before EasyBuild's `conflict`.
         """
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        text = '\n\n'.join(usage + self.module_file().help_sections)
+        text = '\n\n'.join(usage + help_sections(self.spec.parts, self.find_record(), self.short_mod_name))
         description = self.cfg['description']
         if self.spec.image_packages:
             description += "\nIn the image: %s." % ', '.join(
@@ -568,7 +564,8 @@ class ContainerInstall(EasyBlock):
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
         # EasyBuild has an argument from 5.4 on
-        return super().make_extension_list(*args, **kwargs) + self.module_file().listed_packages
+        return super().make_extension_list(*args, **kwargs) + listed_packages(
+            self.spec.listed_packages, self.find_record())
 
     def make_module_dep(self, unload_info: Optional[Dict[str, List[str]]] = None) -> str:
         """Add the modules that conflict with this one to the dependencies."""
@@ -634,7 +631,8 @@ class ContainerInstall(EasyBlock):
         """Write the settings of the module, unless there is no installation (--module-only)."""
         if not os.path.isdir(self.installdir):
             return
-        lines = list(self.module_file().lines()) + variable_lines(self.cfg['modextravars'], not self.tcl_in_lmod)
+        lines = list(container_lines(self.spec.parts, self.find_record(), self.short_mod_name))
+        lines += variable_lines(self.cfg['modextravars'], not self.tcl_in_lmod)
         lines += [('conflict', name) for name in self.spec.conflicts]
         lines += [('needs', dep['short_mod_name']) for dep in self.cfg.dependencies(runtime_only=True)]
         lines += path_lines(self.installdir, SEARCH_PATHS, self.cfg['modextrapaths'])

@@ -6,9 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cache_node import SCRIPTS, spec
-from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.settings import ModuleSettings
+from cache_node import SCRIPTS, parts
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from ebsif.catalog import site as profiles
 from support import CHECKOUT
@@ -196,7 +194,7 @@ def test_the_table():
     """T-01: what the site, family or easyconfig adds; only the own kind of GPU; no cache where there is no Python."""
 
     def places(**parameters):
-        return ModuleSettings(spec(**parameters), Record(), "").cache_places
+        return parts(**parameters).caches.places
 
     known = places(cache_variables={"X": "job/x", "HF_HOME": None, "TORCH_HOME": "job/torch"})
     assert (known["X"], known["TORCH_HOME"], known["TRITON_CACHE_DIR"]) == ("job/x", "job/torch", "job/triton")

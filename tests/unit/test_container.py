@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
 from easybuild.easyblocks.generic.container.install import read_program
-from easybuild.easyblocks.generic.container.modulefile import ModuleFile
+from easybuild.easyblocks.generic.container.modulefile import help_sections, listed_packages
 from easybuild.easyblocks.generic.container.modulerc import aliases_of
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import Container
+from easybuild.easyblocks.generic.container.settings import container_lines, image_remedy
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -111,7 +112,7 @@ def test_a_venv_that_can_not_be_created(venv, errors, said):
 )
 def test_what_to_do_about_a_missing_image(image, said):
     """S002-03: who loads a module without a copy of the image is not told of a copy."""
-    assert ModuleFile(spec(image=image), Record(), "Example/1.0").image_remedy.startswith(said)
+    assert image_remedy(image, None).startswith(said)
 
 
 def test_a_module_from_values():
@@ -132,8 +133,11 @@ def test_a_module_from_values():
         "container_env": {"A": "5$"},
         "one_container": "replace",
     }
-    made = ModuleFile(spec(**values), record, "Example/1.0")
-    lines = [" ".join(line) for line in made.lines()]
+
+    def help_of(parameters, module="Example/1.0", cls=ContainerSpec):
+        return help_sections(spec(cls, **parameters).parts, record, module)
+
+    lines = [" ".join(line) for line in container_lines(spec(**values).parts, record, "Example/1.0")]
     for line in (
         "image ./example.sif",
         "image /central/example.sif",
@@ -149,19 +153,18 @@ def test_a_module_from_values():
         assert line in lines
     assert "user_software" not in "".join(lines)
     # 0b of the field: `module avail` stays a list of modules
-    assert made.listed_packages == [("hello", "1.0")]
-    assert "python" in "".join(made.help_sections)
+    assert listed_packages("user_software", record) == [("hello", "1.0")]
+    assert "python" in "".join(help_of(values))
     # docs F2, N-01: what was added, and the name to type
     record.stages, record.venv_packages = [{"name": "a", "requirements": "hello"}], ["hello==1.0", "more==2", "pip==1"]
-    assert "Packages that were added to the image: hello 1.0, and 1 more." in made.help_sections
-    named = ModuleFile(spec(aliases=["1.0-writable-mine", "mine"]), record, "Example/1.0-writable-mine-20261128")
+    assert "Packages that were added to the image: hello 1.0, and 1 more." in help_of(values)
+    named = help_of({"aliases": ["1.0-writable-mine", "mine"]}, "Example/1.0-writable-mine-20261128")
     # its names without a date will mean later modules
-    assert any(text.startswith("`ebsif show Example/1.0-writable-mine-20261128`") for text in named.help_sections)
-    named = ModuleFile(spec(aliases=["1.0-demo"]), record, "Example/1.0-writable-mine-20261128")
-    assert any(text.startswith("`ebsif show Example/1.0-demo` prints") for text in named.help_sections)
+    assert any(text.startswith("`ebsif show Example/1.0-writable-mine-20261128`") for text in named)
+    named = help_of({"aliases": ["1.0-demo"]}, "Example/1.0-writable-mine-20261128")
+    assert any(text.startswith("`ebsif show Example/1.0-demo` prints") for text in named)
     record.stages, record.venv_packages = [], ["hello==1.0"]
-    with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
-    lines = [" ".join(line) for line in with_venv.lines()]
+    lines = [" ".join(line) for line in container_lines(spec(VenvSpec, **values).parts, record, "Example/1.0")]
     for line in (
         "user_software :ro,image-src=",
         "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
@@ -172,15 +175,13 @@ def test_a_module_from_values():
         "To add packages, create your own module on top of this one:\n\n"
         "    ebsif extend Example/1.0 --add PACKAGE --name NAME"
     )
-    assert (advice in with_venv.help_sections, advice in made.help_sections) == (True, False)
-    assert "Run any of them with --help for details." in made.help_sections[1]
-    assert made.help_sections[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")
+    assert (advice in help_of(values, cls=VenvSpec), advice in help_of(values)) == (True, False)
+    assert "Run any of them with --help for details." in help_of(values)[1]
+    assert help_of(values)[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")
     # only hidden modules say why they are archived
     for hidden, expected in ((False, ["Warning: old"]), (True, ["Warning: old", "Warning: gone", "Warning: use x"])):
-        texts = spec(warnings=["old"], hidden=hidden, modloadmsg="gone\nold\nuse x")
-        assert [
-            line for line in ModuleFile(texts, record, "Example/1.0").help_sections if line.startswith("Warning: ")
-        ] == expected
+        texts = help_of({"warnings": ["old"], "hidden": hidden, "modloadmsg": "gone\nold\nuse x"})
+        assert [text for text in texts if text.startswith("Warning: ")] == expected
 
 
 def test_a_venv_that_does_not_see_the_image(container, venv):

@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig
 from easybuild.easyblocks.generic.container.runtime import Runtime, escape_bind
+from easybuild.easyblocks.generic.container.settings import container_lines
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
@@ -74,14 +75,14 @@ def test_the_specification_declares_its_fields(spec):
 @pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
 def test_the_name_is_always_legal_in_a_variable(easyblock, name):
     """S002-06: <NAME> in SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
-    suffix = easyblock("", name=name).spec.variable_suffix
+    suffix = easyblock("", name=name).spec.parts.suffix
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix)
 
 
 def test_the_name_is_spelt_as_easybuild_does(easyblock):
     """S002-06: the same spelling as in EBROOT<NAME>."""
-    assert easyblock("", name="PyTorch").spec.variable_suffix == "PYTORCH"
-    assert easyblock("", name="lumi-multitorch").spec.variable_suffix == "LUMIMINMULTITORCH"
+    assert easyblock("", name="PyTorch").spec.parts.suffix == "PYTORCH"
+    assert easyblock("", name="lumi-multitorch").spec.parts.suffix == "LUMIMINMULTITORCH"
 
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -153,7 +154,7 @@ def test_the_environment_for_each_kind_of_image(easyblock):
     """S001-04 (in part), S002-10: injected variables depend on what activates Python in the image."""
     injected = easyblock("init = 'conda-injected'\nconda_env = 'env'").spec
     assert injected.container_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
-    assert injected.container_search_path == [
+    assert injected.environment.search_path == [
         "/runscripts",
         "/user-software/venv/example/bin",
         "/user-software/bin",
@@ -181,7 +182,7 @@ def test_the_environment_for_each_kind_of_image(easyblock):
 
 def lines_of(block):
     """Return what the module of an easyblock's container decides from."""
-    return list(block.module_file().lines())
+    return list(container_lines(block.spec.parts, block.find_record(), block.short_mod_name))
 
 
 # what users, schedulers and libraries set
@@ -214,7 +215,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("start_unset", "PIP_USER"),
         ("cache_reads", " ".join(sorted(READ_FOR_CACHES))),
     ]
-    assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
+    assert spec.environment.own == {"WITH_VENV": "mine", "OWN": "1"}
     assert "PIP_USER" not in spec.container_environment
 
 

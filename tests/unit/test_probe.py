@@ -7,7 +7,7 @@ import pytest
 from easybuild.easyblocks.generic.container.framework import plain_errors
 from easybuild.easyblocks.generic.container.install import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.modulefile import ModuleFile
+from easybuild.easyblocks.generic.container.modulefile import listed_packages
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
 from easybuild.easyblocks.generic.container.record.lockfile import Record
@@ -156,7 +156,7 @@ def test_packages_whose_names_are_code():
     assert found.left_out == ['a"); os.execute("id 1', "b 1[exec id]", "c 1"]
     assert Packages.from_listing(description(seen[:1])).warning() == ""
     record = Record(image_packages=['a"==1', "numpy==2.0"])
-    assert ModuleFile(SimpleNamespace(listed_packages="all"), record, "x/1").listed_packages == [("numpy", "2.0")]
+    assert listed_packages("all", record) == [("numpy", "2.0")]
 
 
 @pytest.mark.usefixtures("configuration")

@@ -48,7 +48,7 @@ MISSPELLED = [
     ("containerinstall.py", "self.mod_filepath,", "self.module_filepath,"),
     ("containerinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
     ("container/reinstallation.py", "self.kept.put_back", "self.kept.put_bak"),
-    ("container/settings.py", "spec.one_container", "spec.one_module"),
+    ("container/settings.py", "parts.one_container", "parts.one_module"),
 ]
 
 

@@ -51,22 +51,23 @@ import errno
 import os
 import re
 from glob import escape, glob
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
 from .host.programs import INSTALLED_WRAPPERS, WRAPPERS
 from .masks import MASKS
+from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
 from .parameters import REPLACE
 from .install import write_readable, write_whole
 from .runtime import escape_value
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record
 from .image.installed import image_places
 from .schedulers import SCHEDULERS
-from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
-from .sitevalues import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, INIT_NONE, OF_COMMANDS, VARIABLES, kept_out
-from .values import MOUNT_SQUASHFS, parse_binds, plain_error, with_value
+from .spec import MOUNTERS, SET_ENVIRONMENT
+from .sitevalues import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, OF_COMMANDS, VARIABLES, kept_out
+from .values import MOUNT_SQUASHFS, parse_binds, plain_error
 
 Line = Tuple[str, str]
 
@@ -87,193 +88,191 @@ GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
 CACHE_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
 
 
-class ModuleSettings:
-    """The lines of module.conf, from the specification of a container and the record of its installation."""
+def container_lines(parts: ModuleParts, record: Record, module: str) -> Iterator[Line]:
+    """Yield the lines on the container; `module` is name and version as in `module load`."""
+    for line in start_lines(parts.environment, record.image_constraints):
+        yield line
+    if parts.has_host_programs:
+        yield 'start_path', WRAPPERS
+    for line in cache_lines(parts.caches, parts.scheduler):
+        yield line
+    yield 'module', module
+    yield 'suffix', parts.suffix
+    if parts.one_container == REPLACE:
+        yield 'one_container', REPLACE
+    for name in MOUNTERS:
+        yield 'mounter', name
+    for some in (image_lines(parts.image, record.image),
+                 bind_lines(parts.binds, record.binds_of_host, parts.has_host_programs),
+                 overlay_lines(bool(record.system_layer.sha256), bool(parts.masked_paths)),
+                 command_lines(parts.commands, parts.environment.search_path),
+                 venv_lines(parts.venv, parts.environment.own, record.venv_environment),
+                 environment_lines(parts.environment, parts.commands.entry_point, record.entry_point_environment),
+                 gpu_lines(parts.gpu), rank_lines(parts.gpu, parts.scheduler, parts.environment.unset)):
+        for line in some:
+            yield line
 
-    def __init__(self, spec: ContainerSpec, record: Record, module: str) -> None:
-        """``module``: name and version as in `module load`."""
-        self.spec = spec
-        self.record = record
-        self.module = module
 
-    @property
-    def image_record(self) -> ImageRecord:
-        """The part of the record on the image."""
-        return self.record.image
+def start_lines(environment: Environment, image_constraints: Collection[str]) -> Iterator[Line]:
+    """Yield what containers start with; `image_constraints` are variables of the image that aren't used."""
+    for name, value in sorted(environment.start.items()):
+        yield 'start', '%s=%s' % (name, value)
+    for name in CONSTRAINT_VARIABLES:
+        if name in image_constraints:
+            yield 'start_clear', name
+    for name, path in sorted(environment.start_files.items()):
+        yield 'start_file', '%s=%s' % (name, path)
+    for name in kept_out(ALWAYS):
+        yield 'start_drop', name
+    for name in environment.unset:
+        if not GPU_SELECTION.match(name):
+            yield 'start_unset', name
 
-    @property
-    def is_reference(self) -> bool:
-        """Whether the module uses the image where the installation found it."""
-        return self.spec.image == self.image_record.kind == IMAGE_REFERENCE
 
-    def lines(self) -> Iterator[Line]:
-        """Yield the lines on the container."""
-        spec = self.spec
-        for name, value in sorted(spec.start_environment.items()):
-            yield 'start', '%s=%s' % (name, value)
-        for name in CONSTRAINT_VARIABLES:
-            if name in self.record.image_constraints:
-                yield 'start_clear', name
-        for name, path in sorted(spec.start_files.items()):
-            yield 'start_file', '%s=%s' % (name, path)
-        for name in kept_out(ALWAYS):
-            yield 'start_drop', name
-        for name in spec.unset_variables:
-            if not GPU_SELECTION.match(name):
-                yield 'start_unset', name
-        if spec.host_programs:
-            yield 'start_path', WRAPPERS
-        if self.cache_places:
-            for line in self.caches():
-                yield line
-        yield 'module', self.module
-        yield 'suffix', spec.variable_suffix
-        if spec.one_container == REPLACE:
-            yield 'one_container', REPLACE
-        for name in MOUNTERS:
-            yield 'mounter', name
-        for part in (self.image(), self.binds(), self.variables(), self.gpu(), self.ranks()):
-            for line in part:
-                yield line
+def cache_lines(caches: Caches, scheduler: Optional[str]) -> Iterator[Line]:
+    """Yield where libraries keep their caches."""
+    if not caches.places:
+        return
+    # the site's own scheduler comes first: variables of another scheduler may be inherited
+    steps = [step for one in sorted(SCHEDULERS.values(), key=lambda one: one.kind != scheduler)
+             for step in one.steps]
+    others = {name: CACHES[name].others if name in CACHES else () for name in caches.places}
+    templates = list(caches.node) + list(caches.project)
+    names = list(CACHE_SETTINGS) + sorted(caches.places) + [name for step in steps for name in step]
+    names += [name for more in others.values() for name in more]
+    names += [name for template in templates for name in VARIABLES.findall(template)]
+    # shells set UID and EUID themselves, and some don't let anybody change them
+    yield 'cache_reads', ' '.join(sorted(set(names) - {'UID', 'EUID'}))
+    for step in steps:
+        yield 'cache_job', ' '.join(step)
+    for template in caches.node:
+        yield 'cache_node', template
+    for template in caches.project:
+        yield 'cache_project', template
+    for name, place in sorted(caches.places.items()):
+        yield 'cache', ' '.join((name, place) + others[name])
 
-    @property
-    def cache_places(self) -> Dict[str, str]:
-        """The place of each cache by its variable; an image without Python has only the caches of the easyconfig."""
-        spec = self.spec
-        known = {} if spec.init == INIT_NONE else CACHES
-        places: Dict[str, Optional[str]] = {
-            name: cache.place for name, cache in known.items() if cache.gpu in (None, spec.gpu)}
-        places.update(spec.cache_variables)
-        return {name: place for name, place in places.items() if place is not None}
 
-    def caches(self) -> Iterator[Line]:
-        """Yield where libraries keep their caches."""
-        spec, places = self.spec, self.cache_places
-        # the site's own scheduler comes first: variables of another scheduler may be inherited
-        steps = [step for one in sorted(SCHEDULERS.values(), key=lambda one: one.kind != spec.scheduler)
-                 for step in one.steps]
-        others = {name: CACHES[name].others if name in CACHES else () for name in places}
-        templates = list(spec.node_caches) + list(spec.project_caches)
-        names = list(CACHE_SETTINGS) + sorted(places) + [name for step in steps for name in step]
-        names += [name for more in others.values() for name in more]
-        names += [name for template in templates for name in VARIABLES.findall(template)]
-        # shells set UID and EUID themselves, and some don't let anybody change them
-        yield 'cache_reads', ' '.join(sorted(set(names) - {'UID', 'EUID'}))
-        for step in steps:
-            yield 'cache_job', ' '.join(step)
-        for template in spec.node_caches:
-            yield 'cache_node', template
-        for template in spec.project_caches:
-            yield 'cache_project', template
-        for name, place in sorted(places.items()):
-            yield 'cache', ' '.join((name, place) + others[name])
+def is_reference(image: ImageFile, recorded: ImageRecord) -> bool:
+    """Return whether the module uses the image where the installation found it."""
+    return image.kind == recorded.kind == IMAGE_REFERENCE
 
-    def image(self) -> Iterator[Line]:
-        """Yield where the image may be."""
-        spec = self.spec
-        kind = spec.image if spec.image == IMAGE_CENTRAL else IMAGE_REFERENCE if self.is_reference else IMAGE_OWN
-        for path in image_places(kind, './' + spec.image_name, self.image_record.resolved,
-                                 [os.path.join(path, spec.image_name) for path in spec.image_dirs]):
-            yield 'image', path
-        variable, root = spec.image_root_parts
-        if root:
-            yield 'image_root', root
-        if variable:
-            yield 'image_root_variable', variable
-        yield 'image_remedy', self.image_remedy
-        for option in spec.lustre_striping:
-            yield 'striping', option
 
-    @property
-    def image_remedy(self) -> str:
-        """What to do if there is no image."""
-        if not (self.is_reference or self.spec.image == IMAGE_CENTRAL):
-            return "If you removed your own copy, the site has removed its copy too, or never had one: reinstall the " \
-                "module with eb."
-        owner = self.image_record.origin
-        if owner:
-            return "It is the image of %s, which was removed or has another image now: reinstall that module with " \
-                "eb, or this one with `eb --rebuild`." % owner
-        return "This module has no copy: put the image back. If it was moved, correct its directory in the " \
-            "easyconfig, and reinstall the module with `eb --rebuild`."
+def image_lines(image: ImageFile, recorded: ImageRecord) -> Iterator[Line]:
+    """Yield where the image may be."""
+    kind = IMAGE_CENTRAL if image.kind == IMAGE_CENTRAL else \
+        IMAGE_REFERENCE if is_reference(image, recorded) else IMAGE_OWN
+    for path in image_places(kind, './' + image.name, recorded.resolved,
+                             [os.path.join(path, image.name) for path in image.dirs]):
+        yield 'image', path
+    if image.root:
+        yield 'image_root', image.root
+    if image.root_variable:
+        yield 'image_root_variable', image.root_variable
+    yield 'image_remedy', image_remedy(kind, recorded.origin)
+    for option in image.striping:
+        yield 'striping', option
 
-    def binds(self) -> Iterator[Line]:
-        """Yield the binds."""
-        spec = self.spec
-        yield 'bind', './runscripts:/runscripts'
-        yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
-        yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
-        required, optional = parse_binds(spec.binds)
-        for bind in required + ['?' + bind for bind in optional + self.record.binds_of_host]:
-            yield 'bind', bind
-        if spec.host_programs:
-            yield 'bind', './%s:%s:ro' % (INSTALLED_WRAPPERS, WRAPPERS)
-        yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
-        if spec.bind_file:
-            yield 'bind_file', spec.bind_file
-        required, optional = parse_binds(spec.bind_file_default)
-        for bind in required + ['?' + bind for bind in optional]:
-            yield 'bind_default', bind
-        # the last one is on top: masks may hide what is in the layer
-        if self.record.system_layer.sha256:
-            yield 'overlay', '/%s:ro' % LAYER
-        if spec.masked_paths:
-            yield 'overlay', '/%s:ro' % MASKS
 
-    def variables(self) -> Iterator[Line]:
-        """Yield the variables of commands, of the container, and for the network."""
-        spec = self.spec
-        yield 'set', 'EBSIF_UNSET %s' % ' '.join(kept_out(OF_COMMANDS))
-        yield 'search_path', ':'.join(spec.container_search_path)
-        if spec.needs_activation:
-            yield 'set', 'EBSIF_ACTIVATE 1'
-        if spec.wrappers_load:
-            yield 'wrappers_load', 'yes'
-        if spec.own_modules:
-            yield 'set', 'EBSIF_OWN_MODULES %s' % spec.own_modules
-        if spec.venv:
-            yield 'user_software', MOUNT_SQUASHFS
-            prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', os.path.basename(spec.venv))
-            # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
-            activated = dict(self.record.venv_environment, VIRTUAL_ENV=spec.venv,
-                             VIRTUAL_ENV_PROMPT=prompt)
-            for name, value in sorted(activated.items()):
-                yield 'where', 'user_software ' + in_container(name, value)
-        for name, value in sorted(spec.own_environment.items()):
-            yield 'default', in_container(name, value)
-        if spec.entry_point:
-            yield 'set', 'EBSIF_ENTRY_POINT %s' % spec.entry_point
-            for name, value in sorted(self.record.entry_point_environment.items()):
-                if name not in spec.unset_variables and name not in spec.start_environment:
-                    yield 'default', in_container(name, value)
-        for name, value in sorted(with_value(spec.network_env).items()):
-            yield 'default', '%s %s' % (name, value)
+def image_remedy(kind: str, owner: Optional[str]) -> str:
+    """Return what to do if there is no image; `owner` is the module whose image it is, if that is another one."""
+    if kind == IMAGE_OWN:
+        return "If you removed your own copy, the site has removed its copy too, or never had one: reinstall the " \
+            "module with eb."
+    if owner:
+        return "It is the image of %s, which was removed or has another image now: reinstall that module with " \
+            "eb, or this one with `eb --rebuild`." % owner
+    return "This module has no copy: put the image back. If it was moved, correct its directory in the " \
+        "easyconfig, and reinstall the module with `eb --rebuild`."
 
-    def gpu(self) -> Iterator[Line]:
-        """Yield the settings for GPUs, used on nodes that have some; wrappers look again."""
-        spec = self.spec
-        if spec.gpu and spec.gpu_option:
-            option, device = GPU_KINDS[spec.gpu].option, GPU_KINDS[spec.gpu].device
-            yield 'set', 'EBSIF_GPU %s %s' % (option, device)
-            yield 'where', '%s *_%s 1' % (device, option.lstrip('-').upper())
-        if spec.gpu and spec.gpu_mpi_library:
-            # MPI refuses to start if it's told to be GPU-aware, but the library is missing
-            library = spec.gpu_mpi_library
-            yield 'where', '%s %s 1' % (library, GPU_AWARE_VARIABLE)
-            yield 'where', '%s %s' % (library, in_container('LD_PRELOAD', library))
 
-    def ranks(self) -> Iterator[Line]:
-        """Yield the settings for ranks of distributed runs, besides the variables for the network."""
-        spec = self.spec
-        if spec.scheduler:
-            yield 'scheduler', spec.scheduler
-        if spec.gpu:
-            kind = GPU_KINDS[spec.gpu]
-            yield 'rank_gpu', ' '.join(
-                [kind.tool, spec.gpu_visibility or kind.visibility, kind.variable, kind.among]).rstrip()
-        for name in spec.unset_variables:
-            if GPU_SELECTION.match(name):
-                yield 'rank_unset', name
+def bind_lines(binds: Binds, binds_of_host: List[str], has_host_programs: bool) -> Iterator[Line]:
+    """Yield the binds; `binds_of_host` are those of libraries and programs of the host."""
+    yield 'bind', './runscripts:/runscripts'
+    yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
+    yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
+    required, optional = parse_binds(binds.lines)
+    for bind in required + ['?' + bind for bind in optional + binds_of_host]:
+        yield 'bind', bind
+    if has_host_programs:
+        yield 'bind', './%s:%s:ro' % (INSTALLED_WRAPPERS, WRAPPERS)
+    yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
+    if binds.file:
+        yield 'bind_file', binds.file
+    required, optional = parse_binds(binds.file_default)
+    for bind in required + ['?' + bind for bind in optional]:
+        yield 'bind_default', bind
+
+
+def overlay_lines(has_layer: bool, has_masks: bool) -> Iterator[Line]:
+    """Yield the overlays; the last one is on top: masks may hide what is in the layer."""
+    if has_layer:
+        yield 'overlay', '/%s:ro' % LAYER
+    if has_masks:
+        yield 'overlay', '/%s:ro' % MASKS
+
+
+def command_lines(commands: Commands, search_path: Sequence[str]) -> Iterator[Line]:
+    """Yield what commands of the module do, and where the container finds programs."""
+    yield 'set', 'EBSIF_UNSET %s' % ' '.join(kept_out(OF_COMMANDS))
+    yield 'search_path', ':'.join(search_path)
+    if commands.activates:
+        yield 'set', 'EBSIF_ACTIVATE 1'
+    if commands.loads:
+        yield 'wrappers_load', 'yes'
+    if commands.own_modules:
+        yield 'set', 'EBSIF_OWN_MODULES %s' % commands.own_modules
+
+
+def venv_lines(venv: str, own: Mapping[str, str], activated: Mapping[str, str]) -> Iterator[Line]:
+    """Yield the variables of user software, if there is any: `activated` are those that its venv sets."""
+    if not venv:
+        return
+    yield 'user_software', MOUNT_SQUASHFS
+    prompt = own.get('VIRTUAL_ENV_PROMPT', os.path.basename(venv))
+    # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
+    variables = dict(activated, VIRTUAL_ENV=venv, VIRTUAL_ENV_PROMPT=prompt)
+    for name, value in sorted(variables.items()):
+        yield 'where', 'user_software ' + in_container(name, value)
+
+
+def environment_lines(environment: Environment, entry_point: Optional[str],
+                      entry_point_environment: Mapping[str, str]) -> Iterator[Line]:
+    """Yield the variables of the container, of its entry point, and for the network."""
+    for name, value in sorted(environment.own.items()):
+        yield 'default', in_container(name, value)
+    if entry_point:
+        yield 'set', 'EBSIF_ENTRY_POINT %s' % entry_point
+        for name, value in sorted(entry_point_environment.items()):
+            if name not in environment.unset and name not in environment.start:
+                yield 'default', in_container(name, value)
+    for name, value in sorted(environment.network.items()):
+        yield 'default', '%s %s' % (name, value)
+
+
+def gpu_lines(gpu: Optional[Gpu]) -> Iterator[Line]:
+    """Yield the settings for GPUs, used on nodes that have some; wrappers look again."""
+    if gpu and gpu.has_option:
+        option, device = GPU_KINDS[gpu.kind].option, GPU_KINDS[gpu.kind].device
+        yield 'set', 'EBSIF_GPU %s %s' % (option, device)
+        yield 'where', '%s *_%s 1' % (device, option.lstrip('-').upper())
+    if gpu and gpu.mpi_library:
+        # MPI refuses to start if it's told to be GPU-aware, but the library is missing
+        yield 'where', '%s %s 1' % (gpu.mpi_library, GPU_AWARE_VARIABLE)
+        yield 'where', '%s %s' % (gpu.mpi_library, in_container('LD_PRELOAD', gpu.mpi_library))
+
+
+def rank_lines(gpu: Optional[Gpu], scheduler: Optional[str], unset: Sequence[str]) -> Iterator[Line]:
+    """Yield the settings for ranks of distributed runs, besides the variables for the network."""
+    if scheduler:
+        yield 'scheduler', scheduler
+    if gpu:
+        kind = GPU_KINDS[gpu.kind]
+        yield 'rank_gpu', ' '.join(
+            [kind.tool, gpu.visibility or kind.visibility, kind.variable, kind.among]).rstrip()
+    for name in unset:
+        if GPU_SELECTION.match(name):
+            yield 'rank_unset', name
 
 
 def in_container(name: str, value: str) -> str:

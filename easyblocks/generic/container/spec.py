@@ -14,9 +14,10 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.filetools import convert_name, read_file
 
-from .sitevalues import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
+from .sitevalues import CACHES, CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
 from .host.programs import INSTALLED_WRAPPERS, WRAPPER, wrapper_names
 from .image.source import ImageSource, source_name
+from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
 from .parameters import default_name
@@ -73,6 +74,10 @@ class ContainerSpec:
     MODULE_DECIDES = {
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
+    # variables whenever a container starts, for paths of files: unless the caller has set the variable, and if the file
+    # is there
+    START_FILES: Dict[str, str] = {}
+
     # of EasyBuild
     name: str
     version: str
@@ -121,9 +126,6 @@ class ContainerSpec:
 
     # path of the venv in the container; empty if there is no user software
     venv = ''
-    # variables whenever a container starts, for paths of files: unless the caller has set the variable, and if the file
-    # is there
-    start_files: Dict[str, str] = {}
     is_complete = False
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -139,14 +141,13 @@ class ContainerSpec:
         self.source = ImageSource.parse(self.image_source) if self.image_source else None
         # the variable that may name the parent directory of images, and the directory otherwise
         self.image_root_parts = root_parts(self.image_root)
-        # the software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier
-        self.variable_suffix = re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
         # the warnings, and what a hidden module says when it is loaded: why it is archived; ebsif 0.2.0 wrote the text
         # as both
         lines = self.modloadmsg.splitlines() if self.hidden and self.modloadmsg else []
         self.all_warnings = list(self.warnings) + [line for line in lines if line not in self.warnings]
         self.set_environment()
         self.set_commands()
+        self.parts = self.module_parts()
         self.is_complete = True
 
     def set_environment(self) -> None:
@@ -169,28 +170,26 @@ class ContainerSpec:
         # directories that the module prepends to PATH in the container: the venv comes before the image (if there is no
         # user software, a missing directory does no harm), then programs of SquashFS files that users mount themselves,
         # as in LUMI's guide
-        self.container_search_path = ['/runscripts']
+        search_path = ['/runscripts']
         if self.venv:
-            self.container_search_path += [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')]
+            search_path += [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')]
         # variables that are set whenever a container starts, unless the easyconfig decides on them; these keep packages
         # in ~/.local out of the container, and pip out of ~/.local
         start = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0', 'PYTHONUSERBASE': NO_USER_BASE}
         if self.init == INIT_CONDA_INJECTED:
-            self.container_search_path += self.image_search_path
+            search_path += self.image_search_path
             start.update(self.image_environment)
         if self.init != INIT_CONDA_MANUAL:
             # existing job scripts run `$WITH_CONDA`, so it must be a command, but there is nothing left to do
             start.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
-        self.start_environment = {name: value for name, value in start.items() if name not in self.container_env}
-        # variables that the easyconfig sets in the container, and all variables there
-        self.own_environment = with_value(self.container_env)
-        self.container_environment = dict(self.start_environment, **self.own_environment)
-        # whether commands of the module have to run `$WITH_CONDA` in the container first
-        self.needs_activation = self.init == INIT_CONDA_MANUAL or \
-            self.own_environment.get('WITH_CONDA', 'true') != 'true'
-        # variables that are unset in the container, even where the caller has them
         settings = dict(self.container_env, **self.network_env)
-        self.unset_variables = sorted(name for name, value in settings.items() if value is None)
+        self.environment = Environment(
+            start={name: value for name, value in start.items() if name not in self.container_env},
+            start_files=self.START_FILES, own=with_value(self.container_env), network=with_value(self.network_env),
+            unset=sorted(name for name, value in settings.items() if value is None),
+            search_path=search_path)
+        # all variables in the container
+        self.container_environment = {**self.environment.start, **self.environment.own}
 
     def set_commands(self) -> None:
         """Set the scripts and commands of the installation."""
@@ -211,6 +210,31 @@ class ContainerSpec:
         # tests module, image and scripts together
         self.check_command = 'start-shell /runscripts/conda-python-simple --version' if self.has_python else \
             'start-shell -c true'
+
+    def module_parts(self) -> ModuleParts:
+        """Return what the module needs of the easyconfig."""
+        variable, root = self.image_root_parts
+        known = {} if self.init == INIT_NONE else CACHES
+        # an image without Python has only the caches of the easyconfig
+        places: Dict[str, Optional[str]] = {
+            name: cache.place for name, cache in known.items() if cache.gpu in (None, self.gpu)}
+        places.update(self.cache_variables)
+        has_manual_conda = self.init == INIT_CONDA_MANUAL
+        return ModuleParts(
+            # the software name as EasyBuild spells it in variables, always a valid identifier
+            suffix=re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True)),
+            aliases=self.aliases,
+            image=ImageFile(self.image_name, self.image, self.image_dirs, root, variable, self.lustre_striping),
+            binds=Binds(self.binds, self.bind_file, self.bind_file_default),
+            environment=self.environment,
+            caches=Caches({name: place for name, place in places.items() if place is not None},
+                          self.node_caches, self.project_caches),
+            commands=Commands(self.commands, self.own_modules, self.entry_point, loads=self.wrappers_load,
+                              activates=has_manual_conda or self.environment.own.get('WITH_CONDA', 'true') != 'true'),
+            has_host_programs=bool(self.host_programs),
+            gpu=Gpu(self.gpu, self.gpu_option, self.gpu_mpi_library, self.gpu_visibility) if self.gpu else None,
+            scheduler=self.scheduler, one_container=self.one_container, venv=self.venv, masked_paths=self.masked_paths,
+            has_manual_conda=has_manual_conda, warnings=self.all_warnings, support_level=self.support_level)
 
     @classmethod
     def values_in(cls, cfg: EasyConfig) -> Dict[str, object]:
@@ -268,7 +292,7 @@ class VenvSpec(ContainerSpec):
     HAS_VENV = True
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
     # keep pip and uv from replacing packages of the image
-    start_files = {'PIP_CONSTRAINT': '/' + CONSTRAINTS, 'UV_OVERRIDE': '/' + OVERRIDES}
+    START_FILES = {'PIP_CONSTRAINT': '/' + CONSTRAINTS, 'UV_OVERRIDE': '/' + OVERRIDES}
     MODULE_DECIDES = dict(
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 
