@@ -7,7 +7,6 @@ import pytest
 import yaml
 from ebsif.catalog import reading, selection, site, stages
 from ebsif.migrate import catalogfile, easyconfigfile, recipe, shellcommands
-from ebsif.migrate.scripts import strange_commands
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
 from support import CHECKOUT
@@ -271,25 +270,6 @@ moduleclass = 'tools'
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "is_strange"),
-    [
-        ("echo 'a; b' \"$SIF > c\" >&2", False),
-        (">&2 echo It is here ; exit 1", False),
-        ('echo "a --> $(hostname)"', False),
-        ("set -euo pipefail", False),
-        ("echo Welcome; export A=1", True),
-        ("echo A=1 >setup.sh", True),
-        ("printf a | tee b", True),
-        ('echo "a"; cd "b"', True),
-        ("set -e; cd b", True),
-    ],
-)
-def test_messages_in_scripts(lumi, line, is_strange):
-    """Admin section 2: messages don't matter, but commands in the same line do."""
-    assert bool(strange_commands("bin/start-shell", f"#!/bin/bash\n{line}\n", lumi)) == is_strange
-
-
 def test_nothing_is_dropped_silently(lumi, tmp_path):
     """Admin section 2: whatever has a field becomes data, everything else is reported with its line."""
     path = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
@@ -299,7 +279,6 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
     assert told == [
         ("description = 'See ${HOME} and {this}'", "parameter description: {HOME} would be a placeholder in a record"),
         ("local_answer = 42", "variable local_answer = 42, which nothing uses"),
-        ("export MIOPEN_DEBUG=1", "runscripts/conda-python-simple: ours does not have: export MIOPEN_DEBUG=1"),
         (
             "sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
             "sources: data.tar, which is neither an image nor a definition file",
@@ -316,6 +295,7 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
         (lines[30].strip(), "postinstallcmds: for i in 1 2; do echo $i; done (a compound command, for)"),
         (lines[31].strip(), "postinstallcmds: python %(installdir)s/setup.py"),
         ("sanity_check_paths = {'files': ['bin/tool', 'etc/mark'], 'dirs': []}", "sanity_check_paths: etc/mark"),
+        (lines[34].strip(), "sanity_check_commands: ['tool', '--version']"),
         (lines[36].strip(), "bind %(installdir)s/etc:/etc/own: a record can't name the installation"),
         (
             "'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
@@ -330,8 +310,12 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
         ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
         ("builddependencies = [('PRoot', '5.4.0')]", "parameter builddependencies = [['PRoot', '5.4.0']]"),
     ]
-    assert made.binds.optional == ["/data:/mnt", "/more", "/fourth"]
-    assert made.variables == {"MINE": "yes", "OTHER": "2"}
+    scripts = ["bin/tool", "runscripts/conda-python-simple"]
+    assert [(lines[line - 1].partition(" <<")[0], name) for line, name in found.replaced] == [
+        (f"    'cat >%(installdir)s/{name}", name) for name in scripts
+    ]
+    assert made.binds.optional == ["/data:/mnt", "/fourth"]
+    assert made.variables == {"MINE": "yes"}
     assert made.container_env == {
         "X": "1",
         "PS1": r"\[\e[91m\] > ",
@@ -340,19 +324,16 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
     }
     assert made.wrappers == ["tool"]
     assert made.definition_files == ["strange.docker"]
-    assert made.conflicts == ["other"]
     assert made.components == {"flash-attn": "2.7.3", "vllm-commit": "abc1234"}
     assert made.parameters == {
         "whatis": ["Description: strange", "Keywords: x"],
         "docurls": ["https://example.org/doc"],
         "group": "users",
-        "sanity_check_commands": ["tool --version"],
-        "modluafooter": 'setenv("MANY", [==[one\ntwo]==])\nif mode() == "load" then\n    LmodMessage("hello")\n'
-        '    setenv("INNER", "3")\nend\n',
+        "modluafooter": STRANGE.partition("modluafooter = '''\n")[2].partition("create_container")[0],
     }
     text = easyconfig.render(made)
     assert "whatis = ['Description: strange', 'Keywords: x']\n" in text
-    assert 'modluafooter = """setenv("MANY", [==[one\ntwo]==])\n' in text
+    assert 'setenv("MANY", [==[one\ntwo]==])\n' in text
     assert (made.easyconfig_name, made.file_name) == (path.name, "strange-1.0.sif")
 
 
@@ -405,10 +386,9 @@ def test_comments_are_listed(lumi, tmp_path):
     """Issue 47: comments are listed with their lines; who wrote the recipe stands at its record, too."""
     text = PIP.replace("COMMANDS", "'true',  # why")
     text = text.replace("\neasyblock", "# By A. Person of B\n#####\n\neasyblock", 1)
-    text += 'modluafooter = \'setenv("A", "1") -- a reason\'\n'
-    (result,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
+    text += "modluafooter = '-- a reason'\n"
+    (result,), _ = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
     assert result.comments == [(1, "By A. Person of B"), (14, "why"), (16, "a reason")]
-    assert (result.record["variables"], made.variables) == ({"A": "1"}, {"A": "1"})
     assert "  # Tool-1.0.eb\n  # By A. Person of B\n" in (tmp_path / "containers/Tool.yaml").read_text()
 
 
@@ -416,36 +396,13 @@ def test_comments_are_listed(lumi, tmp_path):
     ("commands", "expected"),
     [
         (
-            [
-                "bash -c 'source /runscripts/init-conda-venv ; pip install --index-url http://my/ numpy==1.26.4 "
-                '"rich>=13"\''
-            ],
-            [{"requirements": ["numpy==1.26.4", "rich>=13"], "index_url": "http://my/"}],
+            ["bash -c 'source /runscripts/init-conda-venv ; pip install numpy==1.26.4 \"rich>=13\"'"],
+            ["numpy==1.26.4", "rich>=13"],
         ),
         (["python3 -m pip install rich==14.0.0"], ["rich==14.0.0"]),
         (
-            [
-                "bash -c 'MAX_JOBS=4 pip install --no-build-isolation --no-cache-dir flash-attn==2.7.3'",
-                "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'",
-            ],
-            [
-                {
-                    "requirements": ["flash-attn==2.7.3"],
-                    "no_build_isolation": True,
-                    "options": ["--no-cache-dir"],
-                    "env": {"MAX_JOBS": "4"},
-                },
-                {"requirements": ["rich"], "no_deps": True},
-            ],
-        ),
-        # variables for one command, for the commands after it, and from the surrounding shell
-        (
-            ["bash -c 'A=1 pip install rich && export B=2 && pip install numpy'"],
-            [{"requirements": ["rich"], "env": {"A": "1"}}, {"requirements": ["numpy"], "env": {"B": "2"}}],
-        ),
-        (
-            ["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
-            [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}],
+            ["pip install flash-attn==2.7.3", "bash -c '. /user-software/venv/tool/bin/activate && pip3 install rich'"],
+            [{"requirements": ["flash-attn==2.7.3"]}, {"requirements": ["rich"]}],
         ),
     ],
 )
@@ -486,6 +443,9 @@ def test_texts_about_one_version_stay_in_the_record(lumi, tmp_path):
         "bash -c 'if true; then pip install rich; fi'",
         "bash -c 'cd /src && pip install .[all]'",
         "pip install rich >| list.txt",
+        "pip install --no-deps rich",
+        "bash -c 'MAX_JOBS=4 pip install flash-attn'",
+        "bash -c 'export A=1 && pip install rich'",
     ],
 )
 def test_unsupported_uses_of_pip(command, lumi, tmp_path):
@@ -498,7 +458,7 @@ def test_unsupported_uses_of_pip(command, lumi, tmp_path):
 
 def test_no_credential_is_imported(lumi, tmp_path):
     """G-09: neither record nor report contains it; the report says where credentials belong."""
-    command = "local_exec + 'pip install --index-url https://me:Passw0rd1@example.org/simple rich'"
+    command = "local_exec + 'pip install https://me:Passw0rd1@example.org/rich-1.0.zip'"
     text = PIP.replace("COMMANDS", command) + "modextravars = {'MY_TOKEN': 'abcdef123456', 'B': '1'}\n"
     (found,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
     assert (made.requirements, made.variables) == (None, {"B": "1"})
@@ -594,16 +554,6 @@ def test_an_easyconfig_without_homepage(lumi, tmp_path):
     assert "there is no homepage, and EasyBuild wants one" in [message for _, message in found.left]
 
 
-def test_gpu_options(lumi, tmp_path):
-    """Runtime options in a wrapper become data unless the site sets them anyway."""
-    script = '#!/bin/bash\nexec apptainer exec --nv "${SIFTOOL}" rich "$@"\n'
-    command = f"cat >%(installdir)s/bin/rich <<'EOF'\n{script}EOF\n"
-    path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", repr(command)))
-    (found,), (made,) = imported([path], tmp_path, lumi)
-    assert [text for line, text in found.left if line > 1] == []
-    assert (made.wrappers, made.gpu, made.gpu_option) == (["rich"], "cuda", True)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -635,7 +585,7 @@ def test_a_site_without_families(tmp_path):
     local = site.read("local")
     paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
     for name in ("rocm", "PyTorch"):
-        results, _ = imported([path for path in paths if path.name.startswith(name)], tmp_path, local)
+        imported([path for path in paths if path.name.startswith(name)], tmp_path, local)
     made = reading.read(local, tmp_path)
     assert {one.easyconfig_name for one in made} == {path.name for path in paths}
     assert {one.file_name for one in made} == {fact["sif"][0] for fact in facts}
@@ -652,11 +602,6 @@ def test_a_site_without_families(tmp_path):
         "pytorch-v{version}-dockerhash-{hash}.sif\n"
     )
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
-    # a site without a profile has no network settings
-    assert {text.split(": ")[-1] for result in results for _, text in result.left} == {
-        "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
-        "export NCCL_NET_GDR_LEVEL=3",
-    }
 
 
 def test_two_easyconfigs_for_one_module(lumi, tmp_path):

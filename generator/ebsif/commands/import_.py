@@ -1,9 +1,9 @@
 """Import hand-written easyconfigs of containers into the catalog.
 
 Prints a file for the catalog, with a family and records, or writes a file for each software with --output. The report
-on standard error lists what the easyblock does anyway, what became data, comments, and what is left to you, with line
-numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported, 1 if
-something is left to you, 3 if one of the files is not the easyconfig of a container.
+on standard error lists what the easyblock does anyway, what became data, which scripts ours replace, comments, and what
+is left to you, with line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if
+everything was imported, 1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -65,10 +65,13 @@ def run(options: Namespace) -> int:
 def report(result: Imported) -> None:
     """Report on standard error what was imported from an easyconfig; with --quiet only what is left to the user."""
     output.note(f"{result.path}:")
-    comments = [f"{line}: {text}" for line, text in sorted(result.comments)]
+    replaced, comments = (
+        [f"{line}: {text}" for line, text in sorted(some)] for some in (result.replaced, result.comments)
+    )
     for title, texts in (
         ("done by site or easyblock", result.recognized),
         ("became data", result.data),
+        ("replaced by our scripts, by line; look whether yours do more", replaced),
         ("comments, by line; the record has the first ones", comments),
     ):
         if texts:

@@ -23,7 +23,8 @@ class Imported:
     recognized: list[str] = field(default_factory=list)
     # what became a field of the record
     data: list[str] = field(default_factory=list)
-    # what a person has to look at, and comments: pairs of line and text
+    # scripts in whose place ours are; what a person has to look at; comments: pairs of line and text
+    replaced: list[tuple[int, str]] = field(default_factory=list)
     left: list[tuple[int, str]] = field(default_factory=list)
     comments: list[tuple[int, str]] = field(default_factory=list)
     # the comments before the first statement: who wrote it, and what it is for

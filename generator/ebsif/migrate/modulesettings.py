@@ -23,10 +23,9 @@ ACTIVATING = re.compile(
     r"|/user-software/venv/[^/\s]+/bin/activate|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))"
 )
 
-# Lua: a string in quotes, a string in long brackets, and a call with strings that takes one line.
+# Lua: a string in quotes, and a call with strings of the routine with which LUMI's modules set SIF.
 STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-LONG_STRING = re.compile(r"\[(=*)\[.*?\]\1\]", re.DOTALL)
-CALL = re.compile(rf"(\w+)\s*\(\s*({STRING}(?:\s*,\s*{STRING})*)\s*\)\s*;?\s*(?:--(.*))?")
+CALL = re.compile(rf"create_container_vars\s*\(\s*({STRING}(?:\s*,\s*{STRING})*)\s*\)\s*;?")
 
 
 class ModuleParameters:
@@ -140,57 +139,26 @@ class ModuleParameters:
                 self.result.append("binds", bind, f"bind {bind}")
 
     def read_footer(self) -> str:
-        """Read calls for which records have fields; keep the other Lua in modluafooter, and return it."""
-        long_strings: list[str] = []
-
-        def put_aside(match: re.Match) -> str:
-            long_strings.append(match.group())
-            return f"@{len(long_strings) - 1}@"
-
-        depth, kept = 0, []
-        for line in LONG_STRING.sub(put_aside, self.values.get("modluafooter") or "").splitlines():
-            call = CALL.fullmatch(line.strip()) if depth == 0 else None
-            number = self.source.having(line, self.source.of("modluafooter"))
-            if call and self.read_call(call[1], [string[1:-1] for string in re.findall(STRING, call[2])], number):
-                if call[3]:
-                    self.result.comments.append((number, call[3].strip()))
-                continue
-            code = re.sub(r"--.*", "", re.sub(STRING, "''", line))
-            depth += len(re.findall(r"\b(?:if|for|while|function|repeat)\b", code))
-            depth -= len(re.findall(r"\b(?:end|until)\b", code))
-            kept.append(line)
+        """Read LUMI's routine for containers; keep the other Lua in modluafooter, and return it."""
+        first, kept = self.source.of("modluafooter"), []
+        for line in (self.values.get("modluafooter") or "").strip().splitlines():
+            call = CALL.fullmatch(line.strip())
+            arguments = [string[1:-1] for string in re.findall(STRING, call[1])] if call else []
+            if len(arguments) in (3, 4):
+                self.read_container_vars(arguments, self.source.having(line, first))
+            else:
+                kept.append(line)
+        if all(re.fullmatch(r"\s*(--(?!\[).*)?", line) for line in kept):
+            self.result.comments += [
+                (self.source.having(line, first), line.strip("- ")) for line in kept if re.search(r"\w", line)
+            ]
+            return ""
         text = "\n".join(kept).strip() + "\n"
-        text = re.sub(r"@(\d+)@", lambda match: long_strings[int(match.group(1))], text)
-        if re.sub(r"(?m)^\s*--(?!\[).*$", "", "\n".join(kept)).strip():
-            self.result.put("parameters", "modluafooter", text, f"modluafooter, unchanged: {shortened(text)}")
-            return text
-        self.result.comments += [
-            (self.source.having(line, self.source.of("modluafooter")), line.strip("- "))
-            for line in text.splitlines()
-            if re.search(r"\w", line)
-        ]
-        return ""
-
-    def read_call(self, name: str, arguments: list[str], line: int) -> bool:
-        """Read a call of Lmod's functions, or LUMI's for containers; return False if records have no field for it."""
-        if name == "conflict":
-            for module in arguments:
-                if module in self.site.conflicts:
-                    self.result.recognized.append(f"conflict {module}, which is the site's")
-                else:
-                    self.result.append("conflicts", module, f"conflict {module}")
-        elif name in ("setenv", "pushenv") and len(arguments) == 2:
-            self.read_variable(arguments[0], arguments[1], line)
-        elif name in ("prepend_path", "append_path") and len(arguments) > 1 and BINDS.fullmatch(arguments[0]):
-            self.read_binds(arguments[1], line)
-        elif name == "create_container_vars" and len(arguments) in (3, 4):
-            self.read_container_vars(arguments, line)
-        else:
-            return False
-        return True
+        self.result.put("parameters", "modluafooter", text, f"modluafooter, unchanged: {shortened(text)}")
+        return text
 
     def read_container_vars(self, arguments: list[str], line: int) -> None:
-        """Read the call with which LUMI's modules set SIF, and binds in a fourth argument."""
+        """Read a call with image, name and directory, and perhaps binds."""
         image, name, place = arguments[:3]
         self.result.recognized.append("create_container_vars")
         if image != self.record["file"] or place != INSTALLATION:

@@ -10,11 +10,10 @@ from typing import Any
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif.catalog.site import Site
-from ebsif.catalog.stages import Stage, as_parameter
 from ebsif.migrate.easyconfigfile import Source
 from ebsif.migrate.imported import INSTALLATION, Imported, inside, shortened
 from ebsif.migrate.modulesettings import OWN_BINDS, same_path_twice, take_activation
-from ebsif.migrate.scripts import KINDS, in_place_of, strange_commands
+from ebsif.migrate.scripts import in_place_of
 
 # Directories that our easyblocks create.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
@@ -33,18 +32,6 @@ HERE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
-# Options of pip that a stage has fields for: lists, a value, switches; options that stay, and options without effect.
-PIP_LISTS = {
-    "--extra-index-url": "extra_index_url",
-    "-f": "find_links",
-    "--find-links": "find_links",
-    "--no-binary": "no_binary",
-}
-PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
-PIP_SWITCHES = {"--no-build-isolation": "no_build_isolation", "--no-deps": "no_deps"}
-PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "--prefer-binary", "--use-pep517")
-PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
-
 
 class UnknownCommandError(ValueError):
     """A command has no equivalent in our easyblocks."""
@@ -59,7 +46,8 @@ class ShellCommands:
         self.record = result.record
         # files written, by their place in the installation
         self.written: dict[str, str] = {}
-        self.stages: list[Stage] = []
+        # of each call of pip
+        self.requirements: list[list[str]] = []
         self.line = 1
 
     def read(self) -> None:
@@ -67,14 +55,14 @@ class ShellCommands:
         for index, command in enumerate(self.values.get("postinstallcmds") or []):
             self.line = line = self.source.of("postinstallcmds", index)
             rest = HERE.sub(self.read_here_document, command)
-            before = dict(self.record), list(self.stages), list(self.result.data)
+            before = dict(self.record), list(self.requirements), list(self.result.data)
             try:
-                self.read_line(rest, {})
+                self.read_line(rest)
             except ValueError as error:
                 # restored, because a part of the line may have been read
                 self.record.clear()
                 self.record.update(before[0])
-                self.stages, self.result.data = before[1:]
+                self.requirements, self.result.data = before[1:]
                 reason = "" if isinstance(error, UnknownCommandError) else f" ({error})"
                 self.result.leave(line, f"postinstallcmds: {shortened(rest)}{reason}")
             else:
@@ -85,26 +73,20 @@ class ShellCommands:
 
     # --- commands
 
-    def read_line(self, text: str, environment: dict[str, str]) -> None:
-        """Read a command line with the variables set outside. Raise ValueError if a part of it is not understood."""
+    def read_line(self, text: str) -> None:
+        """Read a command line. Raise ValueError if a part of it is not understood."""
         for words in simple_commands(text):
-            self.read_words(words, environment)
+            self.read_words(words)
 
-    def read_words(self, words: list[str], exported: dict[str, str]) -> None:
-        """Read a simple command; an `export` adds to the variables. Raise UnknownCommandError if it is unknown."""
-        environment, text = dict(exported), " ".join(words)
-        while words and re.match(r"[A-Za-z_]\w*=", words[0]):
-            name, _, value = words[0].partition("=")
-            environment[name], words = value, words[1:]
-        program, arguments = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
+    def read_words(self, words: list[str]) -> None:
+        """Read a simple command. Raise UnknownCommandError if it is unknown."""
+        text, program, arguments = " ".join(words), words[0].rsplit("/", 1)[-1], words[1:]
         if program in RUNTIMES and arguments[:1] == ["exec"]:
-            self.read_container(arguments[1:], environment)
+            self.read_container(arguments[1:])
         elif re.fullmatch(r"(pip|python)[0-9.]*", program):
-            self.read_python(program, arguments, environment)
+            self.read_python(program, arguments)
         elif program == "ln":
             self.read_link(paths_in(arguments))
-        elif program == "export" and arguments and all("=" in word for word in arguments):
-            exported.update((name, value) for name, _, value in (word.partition("=") for word in arguments))
         elif not (program in PASSING or take_activation(text, self.record) or self.is_file_command(program, arguments)):
             raise UnknownCommandError(text)
 
@@ -129,39 +111,27 @@ class ShellCommands:
         self.record["wrappers"] = [*self.record["wrappers"], name]
         self.result.data.append(f"wrapper {name}")
 
-    def read_container(self, words: list[str], environment: dict[str, str]) -> None:
+    def read_container(self, words: list[str]) -> None:
         """Read what `singularity exec` is called with. Raise UnknownCommandError where there is no equivalent."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
-            if option in ("--nv", "--rocm"):
-                self.use_gpu(option)
-                continue
             if not equals:
                 value, words = "".join(words[:1]), words[1:]
             if option not in ("--bind", "-B") or not all(map(self.is_known_bind, value.split(","))):
                 raise UnknownCommandError(option)
         command = words[1:]
         if len(command) == 3 and command[0] in ("bash", "sh") and re.fullmatch("-l?c", command[1]):
-            self.read_line(command[2], dict(environment))
+            self.read_line(command[2])
         elif command:
-            self.read_words(command, dict(environment))
-
-    def use_gpu(self, option: str) -> None:
-        """Note that the runtime's GPU option is used, unless the site uses it anyway."""
-        kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
-        if kind != self.site.gpu:
-            self.record["gpu"] = kind
-        if not self.site.gpu_option:
-            self.record["gpu_option"] = True
-        self.result.data.append(f"option {option}")
+            self.read_words(command)
 
     def is_known_bind(self, bind: str) -> bool:
         """Return whether the module already has a bind."""
         bind, binds = same_path_twice(bind), self.site.binds
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
-    def read_python(self, program: str, arguments: list[str], environment: dict[str, str]) -> None:
+    def read_python(self, program: str, arguments: list[str]) -> None:
         """Read `pip install`, or Python with `-m pip` or `-m venv`. Raise UnknownCommandError for anything else."""
         if program.startswith("python"):
             if arguments[:2] == ["-m", "venv"]:
@@ -171,7 +141,7 @@ class ShellCommands:
                 raise UnknownCommandError(program)
             arguments = arguments[2:]
         if arguments[:1] == ["install"]:
-            self.stages.append(self.stage_of(arguments[1:], environment))
+            self.requirements.append(self.requirements_of(arguments[1:]))
         elif arguments[:1] not in (["list"], ["freeze"], ["check"], ["--version"]):
             raise UnknownCommandError(program)
 
@@ -188,39 +158,23 @@ class ShellCommands:
             raise UnknownCommandError("venv")
         self.record.update(venv=True, venv_name=name)
 
-    def stage_of(self, words: list[str], environment: dict[str, str]) -> Stage:
-        """Return the stage for the arguments of `pip install`. Raise UnknownCommandError if it can't."""
-        properties: dict[str, Any] = {"env": dict(environment)}
+    def requirements_of(self, words: list[str]) -> list[str]:
+        """Return the requirements among the arguments of `pip install`. Raise UnknownCommandError for other options."""
         lines: list[str] = []
         words = list(words)
         while words:
-            option, equals, value = words.pop(0).partition("=")
+            option, _, value = words.pop(0).partition("=")
             if not option.startswith("-"):
-                lines.append(f"{option}{equals}{value}")
-                continue
-            if option in ("-r", "--requirement", *PIP_LISTS, *PIP_VALUES) and not equals:
-                value = words.pop(0) if words else ""
-            if option in ("-r", "--requirement"):
-                lines += self.lines_of(value)
-            elif option in PIP_LISTS:
-                properties.setdefault(PIP_LISTS[option], []).append(value)
-            elif option in PIP_VALUES:
-                properties[PIP_VALUES[option]] = value
-            elif option in PIP_SWITCHES:
-                properties[PIP_SWITCHES[option]] = True
-            elif option in PIP_OTHERS:
-                properties.setdefault("options", []).append(option)
-            elif option not in PIP_IGNORED:
+                lines.append(f"{option}={value}" if value else option)
+            elif option in ("-r", "--requirement"):
+                lines += self.lines_of(value or "".join(words[:1]))
+                words = words if value else words[1:]
+            else:
                 raise UnknownCommandError(option)
         # what depends on variables of a shell, or on the directory in which pip runs
-        if (
-            not lines
-            or "$" in "".join([*lines, *environment.values()])
-            or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
-        ):
+        if not lines or any("$" in line or re.match(r"\.{1,2}(/|\[|$)", line) for line in lines):
             raise UnknownCommandError("pip")
-        # checked with the whole record
-        return Stage.model_construct(requirements=lines, **properties)
+        return lines
 
     def lines_of(self, name: str) -> list[str]:
         """Return the requirements in a file that a command has written. Raise UnknownCommandError for other files."""
@@ -231,14 +185,12 @@ class ShellCommands:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def settle_requirements(self) -> None:
-        """Put requirements into the record, as stages only if a single list isn't enough."""
-        if not self.stages:
+        """Put requirements into the record, as stages if pip is called several times."""
+        if not self.requirements:
             return
-        is_plain = len(self.stages) == 1 and self.stages[0].has_only()
-        self.record.update(
-            venv=True, requirements=self.stages[0].requirements if is_plain else as_parameter(self.stages)
-        )
-        self.result.data += [f"requirements {shortened(', '.join(stage.requirements))}" for stage in self.stages]
+        stages = [{"requirements": lines} for lines in self.requirements]
+        self.record.update(venv=True, requirements=self.requirements[0] if len(stages) == 1 else stages)
+        self.result.data += [f"requirements {shortened(', '.join(lines))}" for lines in self.requirements]
 
     # --- scripts
 
@@ -261,19 +213,13 @@ class ShellCommands:
         if not ours:
             self.result.leave(line, f"the file {name}, which none of our scripts replaces")
             return
-        for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
-            self.use_gpu(option)
         self.result.python = self.result.python or "python" in name
         if ours == "wrapper":
             self.result.append("wrappers", name.removeprefix("bin/"), f"wrapper {name.removeprefix('bin/')}")
         elif ours not in (name, "requirements"):
             self.result.put("script_names", name, ours, f"{name} is another name of {ours}")
-        else:
-            self.result.recognized.append(f"{name}, in line {line}")
-        for command in strange_commands(ours, text, self.site) if ours != "requirements" else []:
-            words = command.split()
-            place = self.source.having(command, self.source.having(" ".join(words[:2]), line))
-            self.result.leave(place, f"{name}: ours does not have: {shortened(command)}")
+        if ours != "requirements":
+            self.result.replaced.append((line, name))
 
     # --- sanity check
 
@@ -286,16 +232,14 @@ class ShellCommands:
                 self.result.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {shortened(path)}")
         kept = []
         for command in self.values.get("sanity_check_commands") or []:
-            several = isinstance(command, list) and all(isinstance(word, str) for word in command)
-            text = " ".join(command) if several else command
-            if not isinstance(text, str):
+            if not isinstance(command, str):
                 self.result.leave(
                     self.source.of("sanity_check_commands"), f"sanity_check_commands: {shortened(command)}"
                 )
-            elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
-                self.result.recognized.append(f"sanity check {text}")
+            elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", command):
+                self.result.recognized.append(f"sanity check {command}")
             else:
-                kept.append(text)
+                kept.append(command)
         if kept:
             self.result.put("parameters", "sanity_check_commands", kept, f"{len(kept)} sanity_check_commands")
 
