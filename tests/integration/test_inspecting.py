@@ -21,6 +21,8 @@ def image(small_image, tmp_path_factory):
     texts = {
         ".singularity.d/runscript": "#!/bin/sh\nOCI_ENTRYPOINT='\"/opt/entry.sh\"'\nOCI_CMD='\"tool\"'\nexec sh\n",
         ".singularity.d/labels.json": json.dumps({"org.opencontainers.image.version": "4.5.6", "x": "1"}),
+        ".singularity.d/env/10-docker2singularity.sh": "export NVIDIA_TENSORFLOW_VERSION=25.03-tf2\n",
+        "usr/local/cuda/version.json": '{\n  "cuda" : {\n    "version" : "12.9.20250222"\n  }\n}\n',
         "opt/miniconda3/conda-meta/python-3.12.1-h1_0.json": "{}",
         "opt/miniconda3/envs/one/conda-meta/python-3.11.7-h1_0.json": "{}",
         "opt/miniconda3/envs/no python/conda-meta/x-1-0.json": "{}",
@@ -42,7 +44,7 @@ def image(small_image, tmp_path_factory):
 
 
 def test_metadata_of_an_image(image, capsys):
-    """Admin 3 (d), (e), (f), (h): no bash, entry point, labels, every Conda environment, signers."""
+    """Admin 3 (d), (e), (f), (h): no bash, entry point, labels, Conda environments, signers; 61, point 7: release."""
     plain, signed, fingerprint = image
     assert cli.main(["show", str(signed), "--no-checksum"]) == 0
     text = capsys.readouterr().out
@@ -55,6 +57,8 @@ def test_metadata_of_an_image(image, capsys):
         "conda           /opt/miniconda3/envs/one with Python 3.11.7",
         "label           org.opencontainers.image.version: 4.5.6",
         "label           x: 1",
+        "release         25.03",
+        "cuda            12.9",
         'entry point     "/opt/entry.sh"',
         '  with          "tool"',
     ):
@@ -65,6 +69,8 @@ def test_metadata_of_an_image(image, capsys):
     assert data["entry_point"] == {"entrypoint": '"/opt/entry.sh"', "cmd": '"tool"'}
     assert {"prefix": "/opt/miniconda3/envs/one", "python": "3.11.7"} in data["conda"]
     found = inspection.inspect(plain, checksum=False)
+    said = inspection.run_in_image(found, "env", "CUDA_VERSION=12.8.1.012", "sh", "-c", inspection.probe("image.sh"))
+    assert "cuda\t12.8.1\n" in said.stdout
     assert inspection.programs(found, ["sh", "no", "/bin/busybox", "/opt/x"]) == {"sh", "/bin/busybox"}
 
 

@@ -130,9 +130,10 @@ def test_without_a_version_the_user_is_asked_for_one():
         proposal = adding.propose(found(name, packages, init="venv-in-image"), [document])
         assert (proposal.values["version"], proposal.reviews.get("version")) == ("2.11", None)
     # L-01: the next release with the same versions takes one line; the family's values are not repeated
-    proposal = adding.propose(found("lumi-multitorch-full-u24r70f21m50t210-20261201_120000.sif"), [document])
+    full = "lumi-multitorch-full-u24r70f21m50t210-20261201_120000.sif"
+    proposal = adding.propose(found(full, init="venv-in-image"), [document])
     assert proposal.values == {"family": "oci-full", "version": "2.10", "date": "20261201_120000"}
-    proposal = adding.propose(found("lumi-multitorch-torch-u24r70f21m50t210-20261201_120000.sif"), [document])
+    proposal = adding.propose(found(full.replace("full", "torch"), init="venv-in-image"), [document])
     assert proposal.values == {"family": "oci", "version": "2.10", "date": "20261201_120000"}
 
 
@@ -233,6 +234,34 @@ def test_the_family_used_last_is_marked_if_none_matches():
     for name in ("tool-2.0.sif", "other-2.0.sif"):
         proposal = adding.propose(found(name), [known], name="Tool")
         assert (proposal.family, "family" in proposal.reviews) == ("two", True)
+
+
+def test_images_of_nvidia_and_amd():
+    """
+    61, point 7: the records of both vendors' images need no editing.
+
+    NVIDIA's has the version under which NVIDIA publishes it, and that of the package is a component. AMD's, which
+    gets NVIDIA's family, says how its own Python is activated.
+    """
+    torch = "2.7.0a0+7c8ec84.nv25.3"
+    nvidia = found(
+        "pytorch_25.03-py3.sif", {"torch": torch}, {LABEL: "24.04"}, release="25.03", system="Ubuntu 24.04.2 LTS"
+    )
+    nvidia.components["cuda"] = "12.8.1"
+    first = adding.propose(nvidia, [], name="PyTorch")
+    assert first.new_family["file"] == "pytorch_{version}-py3.sif" and "package" not in first.new_family
+    assert first.values["version"] == "25.03" and not {"version", "file"} & set(first.reviews)
+    assert first.values["components"] == {"cuda": "12.8.1", "torch": torch}
+    record = {name: first.values[name] for name in ("family", "version", "components")}
+    known = CatalogFile.model_validate(
+        {"name": "PyTorch", "families": {first.family: first.new_family}, "containers": [record]}
+    )
+    following = adding.propose(found("pytorch_25.04-py3.sif", {"torch": "2.8.0a0+1"}, release="25.04"), [known])
+    assert following.values == {"family": first.family, "version": "25.04", "components": {"torch": "2.8.0a0+1"}}
+    assert not following.reviews
+    name = "pytorch_rocm6.4.1_ubuntu24.04_py3.12_pytorch_release_2.6.0.sif"
+    amd = adding.propose(found(name, {"torch": "2.6.0+rocm6.4.1"}, init="venv-in-image"), [known], name="PyTorch")
+    assert (amd.values["version"], amd.values["init"]) == ("2.6.0", "venv-in-image")
 
 
 @pytest.mark.parametrize(

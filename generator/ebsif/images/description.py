@@ -44,6 +44,8 @@ def lines_of_system(found: Inspection) -> Iterator[tuple[str, str]]:
     yield "system", found.system or "unknown"
     if not found.bash:
         yield "  without", "bash, which a module with Python needs"
+    if found.release:
+        yield "release", found.release
     yield from found.components.items()
     for path in found.libraries:
         yield "network library", path

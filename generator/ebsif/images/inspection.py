@@ -92,7 +92,8 @@ class Inspection:
     What was found out about an image.
 
     `listed` are versions of packages by kind and name, as the image lists them itself, in `listed_in`. Of an image in a
-    registry, `source` is where it is, with its digest, and `created` the day it was made (20261231).
+    registry, `source` is where it is, with its digest, and `created` the day it was made (20261231). `release` is the
+    version under which NVIDIA publishes an image (25.03), which none of its packages has.
     """
 
     path: str
@@ -104,6 +105,7 @@ class Inspection:
     signers: list[str] = field(default_factory=list)
     system: str = ""
     bash: str = ""
+    release: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     components: dict[str, str] = field(default_factory=dict)
     plugins: list[str] = field(default_factory=list)
@@ -230,7 +232,7 @@ def read_line(found: Inspection, name: str, value: str) -> None:
         found.plugins.append(value)
     elif name == "network-library":
         found.libraries.append(value)
-    elif name in ("system", "bash"):
+    elif name in ("system", "bash", "release"):
         setattr(found, name, value)
     elif name == "conda":
         prefix, _, version = value.rpartition(" ")

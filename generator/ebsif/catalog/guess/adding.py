@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog import site
 from ebsif.catalog.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
-from ebsif.catalog.guess.familymatch import Candidate, best_of, candidates_in, doubt_about
+from ebsif.catalog.guess.familymatch import Candidate, best_of, candidates_in, doubt_about, is_activated_otherwise
 from ebsif.catalog.guess.programs import Programs
 from ebsif.catalog.guess.template import insert_placeholders
 from ebsif.catalog.guess.versionguess import guess_version, is_same, packages_named, packages_of
@@ -148,6 +148,8 @@ def propose_for_family(image: NewImage, candidate: Candidate) -> Proposal:
     if differing:
         reviews["components"] = "; ".join(differing)
     values.update(conda_of(image.found, candidate))
+    if is_activated_otherwise(image.found.init, candidate.defaults):
+        values["init"] = image.found.init
     values.update(identity_of(image.found))
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
@@ -166,7 +168,7 @@ def take_version(
         return
     packages = packages_of(image.found)
     own = next((packages[one] for one in packages_named(name, package) if one in packages), "").split("+")[0]
-    if own and not image.version and not is_same(own, values["version"]):
+    if own and not (image.version or image.found.release) and not is_same(own, values["version"]):
         reviews["version"] = f"from the file name; the package in the image is {own}"
 
 
@@ -274,25 +276,28 @@ def propose_new_software(image: NewImage, name: str, families: Container[str] = 
     family: dict[str, Any] = {"file": file_template(image.file_name, version), "init": found.init}
     if family["file"] == image.file_name:
         reviews["file"] = "the name has no version, so it fits only this image: the next one needs another record"
-    family.update(python_of(image, name, reviews))
+    family.update(python_of(image, reviews))
+    components = dict(found.components)
+    package = next((one for one in packages_named(name) if one in packages_of(found)), None)
+    if package and found.release:
+        components[package] = packages_of(found)[package]
+    elif package and package != normal_name(name):
+        family["package"] = package
     family.update(texts_of(found, name, reviews))
     family_name = name.lower() + "-own" * (name.lower() in families)
     values: dict[str, Any] = {"family": family_name, "version": version}
-    if found.components:
-        values["components"] = dict(found.components)
+    if components:
+        values["components"] = components
     values.update(identity_of(found))
     return Proposal(name, family_name, values, reviews, new_family=family)
 
 
-def python_of(image: NewImage, name: str, reviews: Fields) -> dict[str, Any]:
+def python_of(image: NewImage, reviews: Fields) -> dict[str, Any]:
     """Return the fields of a new family that concern Python."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 
     found = image.found
     family: dict[str, Any] = {}
-    package = next((one for one in packages_named(name) if one in packages_of(found)), None)
-    if package and package != normal_name(name):
-        family["package"] = package
     if found.python:
         reason = why_no_venv(found.python.listing)
         family.update(venv=not reason, python=image.python)

@@ -57,16 +57,20 @@ def families_named(document: CatalogFile, file_name: str) -> Iterator[tuple[str,
 
 def doubt_about(image: Any, defaults: dict) -> Optional[str]:
     """Return why an image may not belong to a family, or None: activation distinguishes generations."""
-    init, wanted = image.found.init, defaults["init"] or INIT_IMAGE
-    # the Conda environment may be the same; with a venv, it matters how Python is activated
-    alike = {init, wanted} == set(INIT_CONDA) and not defaults["venv"]
-    # of an image in a registry only the configuration is known
-    if init and init != wanted and not alike:
-        return f"Python is activated by {init} here, by {wanted} in that family"
+    if is_activated_otherwise(image.found.init, defaults):
+        return f"Python is activated by {image.found.init} here, by {defaults['init'] or INIT_IMAGE} in that family"
     entry_point = defaults["entry_point"]
     if entry_point and entry_point not in image.programs([entry_point]):
         return f"it has no {entry_point}, the entry point of that family"
     return None
+
+
+def is_activated_otherwise(init: str, defaults: dict) -> bool:
+    """Return whether Python is activated in another way than in a family; of images in registries, nothing is known."""
+    wanted = defaults["init"] or INIT_IMAGE
+    # the Conda environment may be the same; with a venv, it matters how Python is activated
+    alike = {init, wanted} == set(INIT_CONDA) and not defaults["venv"]
+    return bool(init and init != wanted and not alike)
 
 
 def doubt_about_name(template: str) -> Optional[str]:

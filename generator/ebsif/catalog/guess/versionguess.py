@@ -42,6 +42,8 @@ def guess_version(
     found: Inspection, names: list[str], file_name: str, software: str
 ) -> tuple[Optional[str], Optional[str]]:
     """Return the likely version of the software in an image, and what to review about it."""
+    if found.release:
+        return found.release, None
     packages = {**versions_by_name({"pypi": found.listed.get("pypi", {})}), **packages_of(found)}
     said = versions_in_labels(found)
     said += [(f"the package {name}", packages[name].split("+")[0], None) for name in names if name in packages]

@@ -10,11 +10,11 @@ done
 for file in /opt/rocm/.info/version /opt/rocm-*/.info/version; do
     [ ! -r "$file" ] || { say rocm "$(head -n 1 "$file" | cut -d - -f 1)"; break; }
 done
-if [ -r /usr/local/cuda/version.json ]; then
-    say cuda "$(sed -n '/"cuda" *:/,/}/s/.*"version" *: *"\([0-9.]*\)".*/\1/p' /usr/local/cuda/version.json | head -n 1)"
-else
-    say cuda "${CUDA_VERSION:-}"
-fi
+# NVIDIA's images have the version in a variable; in the file, the third number can be the day of the build
+cuda=${CUDA_VERSION:-$(sed -n '/"cuda" *:/,/}/s/.*"version" *: *"\([0-9.]*\)".*/\1/p' /usr/local/cuda/version.json 2>/dev/null)}
+say cuda "$(echo "$cuda" | sed -n 's/^\([0-9]*\.[0-9]*\)\(\.[0-9]\{1,3\}\)\{0,1\}\(\.[0-9]*\)*$/\1\2/p' | head -n 1)"
+# under which NVIDIA publishes the image: NVIDIA_PYTORCH_VERSION=25.03
+say release "$(env | sed -n 's/^NVIDIA_[A-Z]*_VERSION=\([0-9]*\.[0-9.]*[0-9]\).*/\1/p' | head -n 1)"
 say mpich "$(mpichversion 2>/dev/null | sed -n 's/^MPICH Version:[[:space:]]*//p')"
 say openmpi "$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v//p')"
 say libfabric "$(fi_info --version 2>/dev/null | sed -n 's/^libfabric:[[:space:]]*//p')"
