@@ -9,7 +9,8 @@ from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
-from ebsif.environments import change
+from ebsif.environments import change, requested
+from ebsif.environments.making import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import RequirementsError
@@ -93,10 +94,38 @@ def test_lines_in_place_of_others(lines, more, expected):
 def test_a_line_that_is_no_requirement(tmp_path, line, expected):
     """N-07, student 9: the reader refuses what pip can't read, with file and line, and says what is meant."""
     path = tmp_path / "requirements.txt"
-    path.write_text(f"rich\n{line}\n")
+    path.write_text(f"rich\n{line}\n-r more.txt\n-r none.txt\n")
+    (tmp_path / "more.txt").write_text("a b c\ntorch==2.9.1\n")
     with pytest.raises(RequirementsError, match=re.escape(expected)) as error:
-        requirements.read(path)
-    assert str(error.value).startswith(f"{path}:2: '{line}' is not a requirement")
+        requirements.read_all([path, tmp_path / "gone.txt"])
+    text = str(error.value)
+    assert text.startswith(f"{path}:2: '{line}' is not a requirement")
+    # all of them at once, and what else is wrong can be found out
+    for other in ("more.txt:1: 'a b c'", "none.txt can't be read", "gone.txt does not exist"):
+        assert text.count(other) == 1
+    assert error.value.lines == ["rich", "torch==2.9.1"]
+
+
+def test_all_that_is_wrong_at_once(monkeypatch):
+    """N-07: what can't be had of other lines is said together with lines that are no requirements."""
+    container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))
+    monkeypatch.setattr(requested.making, "begin", lambda _: None)
+    monkeypatch.setattr(requested, "find_base", lambda _: container)
+    monkeypatch.setattr(requested, "on_container", lambda wish, _: change.parse(wish.add))
+    monkeypatch.setattr(
+        requested.replacing, "why_impossible", lambda _, stages, own, __: f"{stages[0].lines} {sorted(own)}"
+    )
+    monkeypatch.setattr(requested.indexes, "why_unknown", lambda *_: "unknown")
+    wish = requested.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
+    with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
+        requested.make(wish)
+    assert str(error.value).splitlines()[3:] == [
+        "--add: 'c d' is not a requirement: write one package per line, such as 'einops>=0.8'. That is:",
+        "    c",
+        "    d",
+        "['torch==2.9.1'] ['own']",
+        "unknown",
+    ]
 
 
 def test_extras_and_groups_are_named(tmp_path):

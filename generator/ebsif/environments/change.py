@@ -22,7 +22,7 @@ from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.formats.wanted import KnownImage, collected
 from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
@@ -278,8 +278,8 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
 
     Each package has one line, which replaces that of the extension.
     """
-    lines: list[str] = []
-    for text in texts:
+
+    def lines_in(text: str) -> list[str]:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
             raise EbsifError(
                 f"{option} '{text}' is a file: to add the packages that are in it, use -r {shlex.quote(text)}"
@@ -292,7 +292,9 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
             raise EbsifError(
                 f"{option} '{text}' is a directory, and no Python project: it has neither pyproject.toml nor setup.py"
             )
-        lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
+        return requirementstxt.lines_for(text, option, Path(), ())
+
+    lines = list(dict.fromkeys(collected(texts, lines_in)))
     named: dict[str, str] = {}
     for line in lines:
         name = name_in(line)

@@ -1,7 +1,7 @@
 """From what was typed to an Extension: of a container, of an installed module, changed, or repeated from a lock."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
@@ -22,7 +22,7 @@ from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import WantedPackages
+from ebsif.packages.formats.wanted import WantedPackages, WrongLinesError
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.report.asking import confirmed
@@ -91,7 +91,10 @@ def make(wish: Wish) -> int:
     if wish.from_lock:
         return repeat(wish, wish.from_lock)
     found = find_base(wish)
-    extension = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
+    try:
+        extension = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
+    except WrongLinesError as error:
+        raise ExtendingError("\n".join(filter(None, [str(error), problem_besides(wish, found, error.lines)]))) from None
     if extension is DECLINED:
         return FOUND
     return (
@@ -170,14 +173,12 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         return DECLINED
     for installation in installed:
         change.report_left_behind(installation, name, wanted)
-    hiding = {name for one in installed for name in one.record.venv_versions}
-    hiding |= requirements.names_in(lines_of(container.stages))
     return Extension(
         container,
         name,
         extensions.append(container.stages, wanted, name),
         added=wish.added,
-        problem=problem(wish, container, wanted, hiding),
+        problem=problem(wish, container, wanted, packages_on(container, installed)),
     )
 
 
@@ -279,17 +280,39 @@ def with_newest(
 def wanted_packages(wish: Wish, container: Container) -> list[Stage]:
     """Return the packages that were typed, as stages, and report what can't be installed."""
     wanted = WantedPackages()
-    if wish.from_venv or wish.requirements:
-        wanted = (
-            venv.read(wish.from_venv)
-            if wish.from_venv
-            else requirements.read_all(wish.requirements, extensions.known_image(container), wish.extras, wish.groups)
-        )
-    lines = change.joined(wanted.lines, change.parse(wish.add)) if wish.add else wanted.lines
+    if wish.from_venv:
+        wanted = venv.read(wish.from_venv)
+    elif wish.requirements:
+        try:
+            image = extensions.known_image(container)
+            wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
+        except WrongLinesError as error:
+            raise WrongLinesError(str(error), with_added(wish, error.lines)) from None
+    lines = with_added(wish, wanted.lines)
     for text in wanted.impossible:
         output.note(text)
     stages = requirements.split_into_stages(lines)
     return replacing.allow(stages, replacing.parse(wish.replace)) if wish.replace else stages
+
+
+def with_added(wish: Wish, lines: Sequence[str]) -> list[str]:
+    """Return the lines of a file with the packages of --add, which override it."""
+    return change.joined(lines, change.parse(wish.add)) if wish.add else list(lines)
+
+
+def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Sequence[str]) -> str:
+    """Return why lines can't be installed on what is extended, besides others that can't be used at all."""
+    if isinstance(found, Installation):
+        container, installed = bases.of_installation(found, wish.request.names.site), [found]
+    else:
+        container, installed = found, places.known(places.directories_of_modules(), found.module)[:1]
+    return problem(wish, container, requirements.split_into_stages(list(lines)), packages_on(container, installed))
+
+
+def packages_on(container: Container, installed: Iterable[Installation]) -> set[str]:
+    """Return the normalized names of the packages that a container has besides its image, where it is installed."""
+    own = {name for one in installed for name in one.record.venv_versions}
+    return own | requirements.names_in(lines_of(container.stages))
 
 
 def problem(wish: Wish, container: Container, stages: Sequence[Stage], own: Collection[str]) -> str:

@@ -13,7 +13,7 @@ from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.requirementstxt import parsed
-from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, collected
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
@@ -38,12 +38,14 @@ def read_all(
                 f"{path} locks everything that is installed, so it can't be combined with other "
                 "files: lock all of them together, or give it alone"
             )
-    first, *others = (read(path, image, extras, groups) for path in paths)
-    lines, impossible = list(first.lines), list(first.impossible)
-    for wanted in others:
-        lines += [line for line in wanted.lines if line not in lines]
-        impossible += [text for text in wanted.impossible if text not in impossible]
-    return WantedPackages(lines, impossible)
+    impossible: list[str] = []
+
+    def lines_in(path: Path) -> list[str]:
+        wanted = read(path, image, extras, groups)
+        impossible.extend(text for text in wanted.impossible if text not in impossible)
+        return wanted.lines
+
+    return WantedPackages(list(dict.fromkeys(collected(paths, lines_in))), impossible)
 
 
 def is_lock(path: Path) -> bool:

@@ -14,7 +14,14 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for
-from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, texts
+from ebsif.packages.formats.wanted import (
+    KnownImage,
+    RequirementsError,
+    WantedPackages,
+    WrongLinesError,
+    collected,
+    texts,
+)
 
 PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 # one version, perhaps with a build: =1.26 is ==1.26.*, but =1.26.4=py311_0 and ==1.26 are exact
@@ -58,14 +65,16 @@ def read(path: Path, image: KnownImage) -> WantedPackages:
     if not isinstance(content, dict):
         raise RequirementsError(f"{path}: should be a mapping with 'dependencies'")
     left: dict[str, list[str]] = defaultdict(list)
-    conda, pip = [], []
+    conda, pip, wrong = [], [], []
     for item in texts(content.get("dependencies") or [], path, "dependencies", more=dict):
         if isinstance(item, dict):
-            pip += [
-                line
-                for text in texts(item.get("pip") or [], path, "pip")
-                for line in lines_for(text, str(path), path.parent, ())
-            ]
+            try:
+                pip += collected(
+                    texts(item.get("pip") or [], path, "pip"), lambda text: lines_for(text, str(path), path.parent, ())
+                )
+            except WrongLinesError as error:
+                pip += error.lines
+                wrong.append(str(error))
             continue
         package = PACKAGE.fullmatch(item.strip())
         if not package:
@@ -78,6 +87,8 @@ def read(path: Path, image: KnownImage) -> WantedPackages:
             conda += [line] if line else []
             if reason:
                 left[reason].append(text)
+    if wrong:
+        raise WrongLinesError("\n".join(wrong), conda + pip)
     messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
     if content.get("variables"):
         names = content["variables"] if isinstance(content["variables"], dict) else ["of another form"]

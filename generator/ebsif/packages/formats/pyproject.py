@@ -12,6 +12,7 @@ from ebsif.packages.formats.wanted import (
     RequirementsError,
     WantedPackages,
     check_python,
+    collected,
     load_toml,
     not_chosen,
     texts,
@@ -42,7 +43,7 @@ def read(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[
         ]
         if not lines and (optional or content.get("dependency-groups")):
             raise nothing_chosen(path, project.get("optional-dependencies", {}), content.get("dependency-groups", {}))
-        expanded = [line for text in lines for line in expand(path, text, own, optional, ())]
+        expanded = collected(lines, lambda text: expand(path, text, own, optional, ()))
         wanted = without_sources(path, expanded, tool.get("uv", {}).get("sources", {}))
         wanted.impossible += left_out(path, content, extras, groups)
         return wanted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Optional
 
 from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
-from ebsif.packages.formats.wanted import RequirementsError
+from ebsif.packages.formats.wanted import RequirementsError, collected
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -50,10 +50,9 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except (UnicodeDecodeError, UnfitError) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
-    lines = []
-    for number, line in logical_lines(text):
-        lines += lines_for(line, f"{path}:{number}", path.parent, (*outer, path.resolve()))
-    return lines
+    return collected(
+        logical_lines(text), lambda one: lines_for(one[1], f"{path}:{one[0]}", path.parent, (*outer, path.resolve()))
+    )
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -1,10 +1,10 @@
 """What all formats of requirements share: what is read from a file, and what is known about the image."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
@@ -19,6 +19,8 @@ else:
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
+Part = TypeVar("Part")
+
 # Pythons that images may have, if the version is not known
 PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
 # above the last patch release of any Python
@@ -27,6 +29,15 @@ LAST_PATCH = 99
 
 class RequirementsError(EbsifError):
     """A file with requirements can't be used; the message says why, where, and what to do."""
+
+
+class WrongLinesError(RequirementsError):
+    """Some of several lines can't be used; the message says it of each of them. `lines` are the others."""
+
+    def __init__(self, text: str, lines: Sequence[str] = ()) -> None:
+        """Keep the lines that can be used, to find out what else is wrong."""
+        super().__init__(text)
+        self.lines = lines
 
 
 @dataclass
@@ -107,6 +118,21 @@ class KnownImage:
                 "known: extend a container of the catalog, or use a requirements.txt"
             )
         return any(results)
+
+
+def collected(parts: Iterable[Part], lines_of: Callable[[Part], list[str]]) -> list[str]:
+    """Return the lines that a function makes of several parts; raise WrongLinesError on all parts that are wrong."""
+    lines: list[str] = []
+    wrong: list[str] = []
+    for part in parts:
+        try:
+            lines += lines_of(part)
+        except RequirementsError as error:
+            wrong.append(str(error))
+            lines += error.lines if isinstance(error, WrongLinesError) else []
+    if wrong:
+        raise WrongLinesError("\n".join(wrong), lines)
+    return lines
 
 
 def load_toml(path: Path) -> dict[str, Any]:
