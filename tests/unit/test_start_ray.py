@@ -199,6 +199,7 @@ def test_a_head_that_takes_its_time(nodes, killed):
     text = START.read_text()
     assert "START_LIMIT, MOMENT = 600, 20\n" in text
     nodes.script.write_text(text.replace("MOMENT = 600, 20\n", "MOMENT = 600, 0.5\n"))
+    shutil.copy(START.with_name("job_processes.py"), nodes.folder)
     _, other = nodes.both("--", "program.py", "0", SLOW="2")
     if killed:
         time.sleep(1)

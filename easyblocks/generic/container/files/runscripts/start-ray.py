@@ -12,22 +12,23 @@ Your setting: EBSIF_RANK_LOGS=DIRECTORY keeps Ray's logs in this directory.
 """
 import argparse
 import contextlib
-import ctypes
-import glob
 import hashlib
 import hmac
 import importlib.util
 import os
 import select
 import shutil
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import time
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+# Python doesn't look there if PYTHONSAFEPATH is set, and nothing is written there
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+from job_processes import (OF_THIS_RANK, EndError, Service, children, exit_status, free_port,  # noqa: E402
+                           ignore_signals_for_the_program, keep, say)
 
 # The first release of Ray that has tokens. With an earlier one, whoever reaches its ports runs code in the job.
 TOKENS = (2, 52)
@@ -40,83 +41,6 @@ LONGEST_DIRECTORY = 36
 
 # Processes of Ray that it can't do without.
 ESSENTIAL = ('gcs_server', 'raylet')
-
-# Variables of this rank, which libraries would take for theirs, and those of Ray, which this script sets.
-OF_THIS_RANK = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT', 'PET_NNODES',
-                'PET_NODE_RANK', 'PET_MASTER_ADDR', 'PET_MASTER_PORT', 'RAY_ADDRESS', 'RAY_AUTH_TOKEN')
-
-# Signals for the program; the second ones ask for its end.
-FOR_THE_PROGRAM = (signal.SIGUSR1, signal.SIGUSR2)
-TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class EndError(Exception):
-    """All of the job ends, with this exit status, and with a reason unless the program has ended."""
-
-    def __init__(self, status, reason=''):
-        super().__init__(status, reason)
-        self.status, self.reason = status, reason
-
-
-# --- processes
-
-def prctl(option, value):
-    """Set an attribute of this process."""
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def children():
-    """Return the numbers of this process's children (list of int)."""
-    found = []
-    for path in glob.glob('/proc/self/task/*/children'):
-        with contextlib.suppress(OSError), open(path) as numbers:
-            found += map(int, numbers.read().split())
-    return found
-
-
-def end_all():
-    """Kill all processes that come from this one: what a process leaves behind becomes a child of this one."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            for process in children():
-                os.kill(process, signal.SIGKILL)
-            os.waitpid(-1, 0)
-
-
-def keep(run):
-    """
-    Call a function in a process of its own, and return its exit status; whatever ends it, none of its processes stay.
-
-    Those of Ray are daemons, which don't end with the process that has started them.
-    """
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # when the runtime is killed; `run` notices that its parent has ended
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signals = FOR_THE_PROGRAM + TO_END
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    process = os.fork()
-    if not process:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        run()
-    for number in signals:
-        signal.signal(number, lambda number, _: os.kill(process, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-    _, result = os.waitpid(process, 0)
-    for number in signals:
-        signal.signal(number, signal.SIG_IGN)
-    end_all()
-    return os.WEXITSTATUS(result) if os.WIFEXITED(result) else 128 + os.WTERMSIG(result)
-
-
-def prepare_daemons():
-    """Let Ray survive signals that schedulers send to all processes, but that are for the program."""
-    for number in FOR_THE_PROGRAM:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def end_with_parent():
-    """Let the program end if the process is killed that waits for it."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def describe(process):
@@ -163,32 +87,26 @@ def introduce(connection, secret, own, other):
 
 # --- the nodes
 
-class Node:
+class Node(Service):
     """What is the same on all nodes: Ray's processes on this node, the program, signals."""
 
-    def __init__(self, options, secret, folder):
-        self.options, self.secret, self.folder = options, secret, folder
+    def __init__(self, options, secret, folder, remove):
+        self.options, self.secret, self.folder, self.remove = options, secret, folder, remove
         self.rank, self.size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
         self.host, self.port = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
-        self.parent = os.getppid()
-        self.connections, self.essential, self.program, self.asked_to_end = [], {}, None, False
+        self.connections, self.essential = [], {}
         # where Ray's head is; the other nodes are told
         self.address = ''
-        for number in FOR_THE_PROGRAM + TO_END:
-            signal.signal(number, self.receive_signal)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_PROGRAM + TO_END)
+        super().__init__()
 
-    def receive_signal(self, number, _):
-        """Pass a signal on to the program; without one, there is nothing to save. Other nodes end with the first."""
-        self.asked_to_end |= number in TO_END
-        if self.program:
-            self.program.send_signal(number)
-        elif self.rank == 0 or not self.connections:
-            raise EndError(128 + number, '%s came before the program had started' % signal.Signals(number).name)
+    def end_without_program(self, number):
+        """End after a signal, but other nodes end with the first."""
+        if self.rank == 0 or not self.connections:
+            super().end_without_program(number)
 
     def set_environment(self):
         """Set the variables of Ray and of the program."""
-        for name in OF_THIS_RANK:
+        for name in (*OF_THIS_RANK, 'RAY_ADDRESS', 'RAY_AUTH_TOKEN'):
             os.environ.pop(name, None)
         # compute nodes have no network, and Ray would wait for it
         os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
@@ -213,7 +131,7 @@ class Node:
                  '--min-worker-port=0', '--max-worker-port=0', '--dashboard-agent-listen-port=0']
         with open(log, 'wb') as output:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                       preexec_fn=prepare_daemons)
+                                       preexec_fn=ignore_signals_for_the_program)
         while process.poll() is None:
             self.step()
         if process.returncode:
@@ -241,21 +159,17 @@ class Node:
                 raise EndError(1, '%s within %d seconds' % (problem(), START_LIMIT))
             self.step()
 
-    def check_parent(self):
-        """End if the process has been killed that started this one."""
-        if os.getppid() != self.parent:
-            raise EndError(1, 'the container was killed')
-
     def read(self, connection):
         """Do what another node says."""
         raise NotImplementedError
 
-    def keep_logs(self):
-        """Copy Ray's logs to where the ranks of other jobs write theirs."""
+    def finish(self):
+        """Copy Ray's logs to where the ranks of other jobs write theirs, and remove its directory."""
         logs = os.path.join(self.folder, 'ray/session_latest/logs')
         if os.environ.get('EBSIF_RANK_LOGS') and os.path.isdir(logs):
             with contextlib.suppress(OSError):
                 shutil.copytree(logs, os.path.join(os.environ['EBSIF_RANK_LOGS'], 'ray-%d' % self.rank))
+        self.remove()
 
 
 class FirstNode(Node):
@@ -282,12 +196,11 @@ class FirstNode(Node):
             send(connection, self.address.encode())
         self.until(lambda: len(self.joined) == self.size - 1,
                    lambda: 'only %d of %d nodes have joined Ray' % (1 + len(self.joined), self.size))
-        self.program = subprocess.Popen([sys.executable, *self.options.arguments], preexec_fn=end_with_parent)
+        self.start_program(self.options.arguments)
         while self.program.poll() is None:
             self.step()
         self.let_others_end()
-        status = self.program.returncode
-        raise EndError(128 - status if status < 0 else status)
+        raise EndError(exit_status(self.program.returncode))
 
     def listen(self):
         """Return the socket to which the other nodes connect."""
@@ -309,7 +222,7 @@ class FirstNode(Node):
                 introduce(connection, self.secret, b'first', b'other')
             except OSError as error:
                 connection.close()
-                print('start-ray: refused a connection of %s: %s' % (name, error), file=sys.stderr)
+                say('refused a connection of %s: %s' % (name, error))
             else:
                 self.connections.append(connection)
                 self.names[connection] = name
@@ -372,13 +285,6 @@ class OtherNode(Node):
         self.address = line.decode()
 
 
-def free_port(address):
-    """Return a port of this node on which nothing listens."""
-    with socket.socket() as one:
-        one.bind((address, 0))
-        return one.getsockname()[1]
-
-
 # --- may Ray start here?
 
 def version():
@@ -435,34 +341,6 @@ def make_directory(secret):
     return folder, remove
 
 
-def run_node(options, secret, folder, remove):
-    """Run what belongs to this node, and exit."""
-    status = 1
-    try:
-        node = (OtherNode if int(os.environ['RANK']) else FirstNode)(options, secret, folder)
-        try:
-            node.run()
-        finally:
-            end_all()
-            node.keep_logs()
-            remove()
-    except EndError as end:
-        status = end.status
-        report(end)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def report(end):
-    """Print why the job ends, if there is a reason."""
-    if end.reason:
-        print('start-ray: %s: %s' % (socket.gethostname(), end.reason), file=sys.stderr)
-
-
 def main():
     """Start Ray and the program; return the exit status."""
     parser = argparse.ArgumentParser()
@@ -475,12 +353,13 @@ def main():
     try:
         check(options, secret)
         folder, remove = make_directory(secret)
-        status = keep(lambda: run_node(options, secret, folder, remove))
+        kind = OtherNode if int(os.environ['RANK']) else FirstNode
+        status = keep(lambda: kind(options, secret, folder, remove))
         # if that process was killed
         remove()
         return status
     except EndError as end:
-        report(end)
+        end.report()
         return end.status
 
 
