@@ -6,10 +6,15 @@ import os
 import re
 import shutil
 import signal
+import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from account import as_root
+from serving import CLIENT, SERVER
 from slurm import ALL_NODES, NODES
 
 # A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
@@ -531,3 +536,82 @@ def test_a_node_without_room(staging):
         cluster.on("nid001002", "mount", "-o", "remount,size=2g", cluster.local)
     assert {directory for _, directory, _ in ranks} == {str(staging.jobs.installed.root(staging.jobs.module))}
     assert len(notes) == 1 and "sbcast failed: ranks read " in notes[0]
+
+
+# An account that this machine need not know; it asks the server without the key, and with another one.
+OTHER = 12345
+ASK = """
+import sys, urllib.request
+for key in (None, "0" * 64):
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{sys.argv[1]}/v1/models", headers=headers))
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+@pytest.fixture
+def serving(jobs):
+    """The person, with a stand-in for vLLM and a program that asks it."""
+    (jobs.folder / "vllm").write_text(f"#!/usr/bin/env python3\n{SERVER}")
+    (jobs.folder / "vllm").chmod(0o755)
+    (jobs.folder / "client.py").write_text(CLIENT)
+    return jobs
+
+
+@pytest.mark.parametrize(
+    ("client", "environment", "state"),
+    [
+        # the client's status, and the server's
+        ("client.py 3", {}, ("FAILED", "3:0")),
+        ("client.py 0", {"FAILS": 6, "SAYS": "no GPU"}, ("FAILED", "6:0")),
+    ],
+)
+def test_a_server_and_its_client(serving, client, environment, state):
+    """Y-03: the job ends with the status of what ends first, and nothing of it stays."""
+    options = "--name steps --server './vllm serve model'"
+    (job,) = serving.submit(options, client, STAND_IN=serving.folder, **environment)
+    found = serving.ended(job)
+    assert (found["JobState"], found["ExitCode"]) == state, serving.said()
+    assert ("no GPU" in serving.log(job)) == bool(environment)
+    serving.wait(lambda: serving.processes(job) == {})
+    assert not list(Path("/tmp").glob(f"ebsif-server-{job}-*"))
+    if not environment:
+        asked = json.loads((serving.folder / "said.json").read_text())
+        assert (asked["models"], asked["none"][0], asked["post"]) == ([200, "/v1/models"], 401, True)
+        assert " --server './vllm serve model' " in serving.record(job)["command"]
+
+
+def test_a_server_and_other_accounts(serving):
+    """Y-02, Y-03: a server without client stays; another account reads nothing of it, and without the key gets 401."""
+    (job,) = serving.submit(
+        "--name steps --signal 60 --requeue --server './vllm serve model'", "", STAND_IN=serving.folder
+    )
+    serving.wait(lambda: (serving.folder / f"steps-{job}.out").exists() and "ebsif connect" in serving.log(job), 120)
+    (folder,) = Path("/tmp").glob(f"ebsif-server-{job}-*")
+    where = json.loads((folder / "server.json").read_text())
+    told = json.loads((serving.folder / "told.json").read_text())
+    log = serving.folder / f"steps-{job}-server.log"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    seen = [path.read_text() for path in serving.folder.glob("steps-*")]
+    with as_root():
+
+        def other(*words):
+            return subprocess.run(words, user=OTHER, group=OTHER, extra_groups=[], capture_output=True, text=True)
+
+        for path in (folder, folder / "server.json", log, f"/proc/{told['process']}/environ"):
+            denied = other("cat" if path != folder else "ls", str(path))
+            assert denied.returncode and "Permission denied" in denied.stderr
+        connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        assert "Permission denied" in other(sys.executable, "-c", connect, told["words"][-1]).stderr
+        assert other(sys.executable, "-c", ASK, str(where["port"])).stdout == "401\n401\n"
+        seen.append(other("ps", "-eo", "args").stdout)
+    assert where["key"] not in "".join(seen)
+    # before the time limit, the server ends successfully, and the job starts again
+    serving.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
+    serving.wait(lambda: serving.log(job).count("ebsif connect") == 2, 240)
+    serving.cluster.slurm("scancel", job)
+    assert serving.ended(job)["JobState"] == "CANCELLED"
+    serving.wait(lambda: serving.processes(job) == {})
+    assert not list(Path("/tmp").glob(f"ebsif-server-{job}-*"))

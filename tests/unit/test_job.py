@@ -451,6 +451,100 @@ def test_a_module_without_the_launcher(eb_prefix, capsys, packages, missing):
     assert bool(re.search(r"mine\S* has no ray; to add it: ebsif extend \S*mine\S* --add ray$", said, re.M)) == missing
 
 
+SERVE = ["--server", "vllm serve '/scratch/my model'"]
+
+
+@pytest.mark.parametrize("launcher", ["native", "ray"])
+@pytest.mark.parametrize("name", site.names())
+def test_a_server_and_its_client(name, launcher):
+    """Y-03: one server per job, split once, with a key that no line of the script has; at most 40 lines."""
+    more = ["--signal", 60, *(["--requeue"] if name != "derecho" else [])]
+    text = script(name, "--nodes", 2 if launcher == "ray" else 1, "--launcher", launcher, *SERVE, *more)
+    assert len(text.splitlines()) <= 40 and text.count("\njob_server\n") == 1
+    *_, last = text.rstrip().splitlines()
+    start = "start-server.py " if launcher == "native" else "-- /runscripts/start-server.py "
+    words = "--ready=/health --within=1800 -- vllm serve '/scratch/my model' --uds '{socket}' -- train.py"
+    assert (start.strip() in text if launcher == "native" else start in last) and last.endswith(words)
+    assert f"ebsif job PyTorch/2.7.1-x --site {name} " in text
+    # one process per node, which starts all else
+    assert not re.search("ntasks-per-node=[^1]|mpiprocs=[^1]", text)
+
+
+def test_a_server_alone():
+    """Y-03: without a client, the job has the name of the server, and repeats its command; a credential is masked."""
+    result = run("M/1", "--server", "vllm serve m --api-key abcdefgh12345678", "--ready-within", "90")
+    assert result.returncode == 0, result.stderr
+    assert "--job-name=vllm" in header(result.stdout)
+    assert result.stdout.endswith(" --within=5400 -- vllm serve m --api-key abcdefgh12345678 --uds '{socket}'\n")
+    described = re.search(r"ebsif job M/1 .*", result.stdout)[0]
+    assert "--ready-within 01:30:00" in described and "abcdefgh" not in described and " -- " not in described
+    assert "has a credential" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "expected"),
+    [
+        # open servers start on whole nodes, or if the person accepts it
+        ("serve run a:b", ["--site", "lumi"], "--ready=http://127.0.0.1:8000/-/healthz --within=1800 -- serve run a:b"),
+        ("/opt/x {port}", ["--ready=/up", "--insecure"], "--ready=/up --within=1800 -- /opt/x '{port}' -- train.py"),
+        ("/opt/x --l={socket}", ["--ready=/up"], " -- /opt/x '--l={socket}' -- train.py"),
+        ("python -m vllm.entrypoints.openai.api_server", [], "vllm.entrypoints.openai.api_server --uds '{socket}' -- "),
+    ],
+)
+def test_where_a_server_listens(server, options, expected):
+    """Y-02, Y-03: at a socket that others can't reach, else at what its command or the person says."""
+    result = run("M/1", "--server", server, *options, "--", "train.py", **ACCOUNTS)
+    assert result.returncode == 0, result.stderr
+    assert expected in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--server", "serve run a:b"], "Ray Serve has neither a socket file nor a key, so others on the node could"),
+        (["--server", "/opt/x {port}", "--ready=/up"], "/opt/x listens on a port of the node, so others on the node"),
+        (["--server", "/opt/x", "--ready=/up"], "where /opt/x listens is not known: write {socket}"),
+        (["--server", "/opt/x {socket}"], "what says that /opt/x can be used is not known: add --ready PATH"),
+        (["--server", "/opt/x {socket}", "--ready=up"], "--ready up: give a path of the server, such as /health"),
+        (["--server", "x 'y"], "--server x 'y: No closing quotation"),
+        (["--server", "x -- y"], "leave out the word --, which separates the server from its client"),
+        (["--server", " "], "--server is empty"),
+        ([*SERVE, "--launcher=torchrun"], "--launcher torchrun starts ranks: a server runs without it, or with ray"),
+        ([*SERVE, "--nodes=2"], "for one that uses several nodes by Ray, add --launcher ray"),
+        (["--ready=/up"], "--ready only has a meaning with --server"),
+        (["--insecure"], "--insecure only has a meaning with --launcher ray or --server"),
+    ],
+)
+def test_servers_that_are_refused(options, expected):
+    """Y-02, Y-03: what can't be started, or would be open to others, is refused with what to do."""
+    result = run("M/1", "--site", "local", *options, "--", "train.py")
+    assert (result.returncode, result.stdout) == (3, ""), result.stdout
+    assert expected in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("packages", "options", "expected"),
+    [
+        (["vllm==0.9.1"], [], "vLLM before 0.10.2 has no socket file, and asks for its key only below /v1, so others"),
+        (
+            ["vllm==0.9.1"],
+            ["--insecure"],
+            "--key-variable=VLLM_API_KEY -- vllm serve m --host=127.0.0.1 '--port={port}'",
+        ),
+        (["vllm==0.10.2"], [], " -- vllm serve m --uds '{socket}'"),
+        (["einops==0.8.1"], [], " has no vllm; to add it: ebsif extend "),
+    ],
+)
+def test_servers_of_an_installed_module(eb_prefix, capsys, packages, options, expected):
+    """Y-03: the version in the module decides whether vLLM has a socket."""
+    scripts = eb_prefix.install(MINE, packages, system_packages={}) / "runscripts"
+    scripts.mkdir()
+    (scripts / "start-server.py").touch()
+    cli.main(["job", MINE, "--server", "vllm serve m", *options])
+    said = capsys.readouterr()
+    assert expected in said.out + said.err
+
+
 def test_time_limits_in_days(tmp_path):
     """use D12.5: a time limit in any of Slurm's forms, for PBS as well; a message names the written file."""
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):

@@ -66,7 +66,7 @@ class ContainerSpec:
                       'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/rank.bash', 'runscripts/list-packages',
                       'runscripts/list-packages.py', 'runscripts/record-run.py', 'runscripts/start-ranks.py',
-                      'runscripts/start-ray.py', 'runscripts/job_processes.py',
+                      'runscripts/start-ray.py', 'runscripts/start-server.py', 'runscripts/job_processes.py',
                       'runscripts/job.bash', 'runscripts/slurm-rank', 'runscripts/flux-rank']
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -40,6 +41,8 @@ EXAMPLES = """\
   ebsif job mine --signal 300 --segments 4 --submit -- train.py
   # Ray on two nodes, for an extension that has it
   ebsif job rl --nodes 2 --launcher ray --submit -- tune.py
+  # vLLM in the background, and a program that asks it
+  ebsif job mine --server 'vllm serve /scratch/model' -- ask.py prompts.txt
   # with other options of the scheduler
   ebsif job mine --scheduler='--array=0-9 --mail-type=END' -- train.py
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
@@ -111,7 +114,26 @@ def add_running(parser: argparse._ArgumentGroup) -> None:
         "--insecure",
         action="store_true",
         help="with --launcher ray: also start a Ray without tokens (before 2.52), though others can run code in the "
-        "job by it",
+        "job by it; with --server: also start a server that others on the node can use",
+    )
+    parser.add_argument(
+        "--server",
+        metavar="COMMAND",
+        help="start this server in the container, and the program when it answers, with OPENAI_BASE_URL and "
+        "OPENAI_API_KEY; without a program, the server stays (ebsif connect). vLLM and Ray Serve are known; in other "
+        "commands, {socket} or {port} says where it has to listen",
+    )
+    parser.add_argument(
+        "--ready",
+        metavar="PATH",
+        help="what the server answers with success when it can be used, such as /health, or http://HOST:PORT/PATH",
+    )
+    parser.add_argument(
+        "--ready-within",
+        type=duration,
+        metavar="TIME",
+        default="00:30:00",
+        help="how long this may take (default: 30 minutes)",
     )
     parser.add_argument(
         "--signal",
@@ -187,7 +209,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
     """Return the text of the requested batch script, and the module that it loads."""
     if options.install and options.module:
         raise UsageError("name either a module or --install EASYCONFIG")
-    if not (options.install or options.more):
+    if not (options.install or options.more or options.server):
         raise UsageError("give the program to run: ebsif job MODULE ... -- train.py")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.JobRequest)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
@@ -205,7 +227,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
             )
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile), None
-    command = job.python_program(options.more)
+    command = job.python_program(options.more) if options.more else ()
     file = job.program_file(command)
     if file:
         check_there(
@@ -215,19 +237,23 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
         )
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
-    if found := Credentials.find(list(command)):
+    if found := Credentials.find([*command, options.server or ""]):
         output.note(
             f"the batch script has a credential ({', '.join(found)}), which others may read there, and in the "
             "list of processes: let the program read it from a file or a variable. The record of the run "
             "leaves the arguments out"
         )
-    launcher = launchers.LAUNCHERS[options.launcher]
-    name, use = module_name(names_of(options), options.module, profile, options.submit, launcher)
+    request = job.JobRequest(options.module or "", command, **values)
+    names = names_of(options)
+    name, use = module_name(names, options.module, profile, options.submit, job.launcher_of(request))
+    request = dataclasses.replace(request, module=name)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogs = [word for folder in folders for word in ("--catalog", folder)]
     file = str(options.output or "FILE")
-    return job.script(job.JobRequest(name, command, **values), profile, catalogs, use, file), name
+    there = names.installed_as(name) if options.server else None
+    versions = {normal_name(one): version for one, _, version in report.packages_of(there, [])} if there else {}
+    return job.script(request, profile, catalogs, use, file, versions), name
 
 
 def check_there(path: str, problem: str, needed: bool) -> None:
@@ -261,7 +287,7 @@ def module_name(
                 f"{module} lacks the run script {launcher.run_script}, which the job needs: install the module "
                 f"again with `{there.rebuild}` (an image without Python can't run such jobs)"
             )
-        note_missing(launcher.package, there)
+        note_missing(launcher.packages, there)
         return module, there.use if there.use and framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
@@ -280,13 +306,14 @@ def module_name(
     return module, None
 
 
-def note_missing(package: str, installation: Installation) -> None:
-    """Note that a module lacks the package of a launcher; an environment of make-venv may have it."""
-    if package and not installation.damage and installation.record.is_complete:
+def note_missing(packages: Sequence[str], installation: Installation) -> None:
+    """Note that a module lacks packages of a launcher; an environment of make-venv may have them."""
+    if packages and not installation.damage and installation.record.is_complete:
         there = {normal_name(name) for name, _, _ in report.packages_of(installation, [])}
-        if package not in there:
-            command = shlex.join([*changing(installation, package), "--add", package])
-            output.note(f"{short(installation)} has no {package}; to add it: {command}")
+        for package in packages:
+            if package not in there:
+                command = shlex.join([*changing(installation, package), "--add", package])
+                output.note(f"{short(installation)} has no {package}; to add it: {command}")
 
 
 def count(text: str) -> int:

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Optional
@@ -25,7 +25,8 @@ from easybuild.easyblocks.generic.container.values import (
 
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
-from ebsif.jobs.launchers import LAUNCHERS, Native, Ray, Share
+from ebsif.jobs.launchers import LAUNCHERS, Launcher, Native, Ray, Share, WithServer
+from ebsif.jobs.servers import server_of
 from ebsif.report import output
 from ebsif.templating import environment, quote
 
@@ -76,7 +77,8 @@ class JobRequest:
     """
     What to run, and where: a command in the container of a module. None stands for the site's default.
 
-    The fields are the options of ``ebsif job`` of the same names; `command` is what follows --.
+    The fields are the options of ``ebsif job`` of the same names; `command` is what follows --, which a server may
+    lack.
     """
 
     module: str
@@ -98,6 +100,9 @@ class JobRequest:
     data: tuple[Data, ...] = ()
     stage: Optional[str] = None
     insecure: bool = False
+    server: Optional[str] = None
+    ready: Optional[str] = None
+    ready_within: str = "00:30:00"
 
 
 def parse_data(text: str) -> Data:
@@ -121,24 +126,29 @@ def parse_data(text: str) -> Data:
 
 
 def script(
-    request: JobRequest, site: Site, catalogs: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
+    request: JobRequest,
+    site: Site,
+    catalogs: Sequence[str] = (),
+    use: Optional[Path] = None,
+    file: str = "FILE",
+    versions: Mapping[str, str] = {},
 ) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
     `catalogs` are the options that name the user's own catalogs, for the record of the run; `use` is the directory
-    of the module if a new shell may not search there, and `file` where the script will be. Raise JobError if the
-    request is impossible.
+    of the module if a new shell may not search there, `file` where the script will be, and `versions` has the packages
+    of the module, as far as they are known. Raise JobError if the request is impossible.
     """
     partition_name, partition = site.scheduler.partition(request.partition)
     tasks = request.tasks_per_node or partition.tasks
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
     time = request.time or site.scheduler.time
-    check(request, site, tasks, gpus, time)
-    launcher = LAUNCHERS[request.launcher]
+    launcher = launcher_of(request, versions)
     cpus = request.cpus_per_task or partition.cpus_per_task
     masks = [] if request.cpus_per_task else partition.cpu_masks[:tasks]
     without_tokens = request.insecure or partition.exclusive or takes_whole_nodes(request, site)
+    check(request, site, launcher, tasks, gpus, time, without_tokens)
     share = Share(request.nodes, tasks, cpus, gpus, masks, without_tokens)
     # in a comment of the script, a line break would begin a command
     name = shlex.quote(file) if file.isprintable() else "FILE"
@@ -160,7 +170,7 @@ def script(
         seconds=seconds(time),
         arguments=arguments(request, site, catalogs),
         comment=launcher.comment(share),
-        program=program(request, site, share),
+        program=program(request, site, launcher, share),
         file=program_file(request.command) or "",
         stage=request.stage or site.stage,
         submit=f"{' '.join(scheduler_of(site).submit)} {name}",
@@ -170,14 +180,36 @@ def script(
     )
 
 
-def check(request: JobRequest, site: Site, tasks: int, gpus: int, time: str) -> None:
+def launcher_of(request: JobRequest, versions: Mapping[str, str] = {}) -> Launcher:
+    """Return what starts a program, and its server if there is one; raise JobError if it can't have one."""
+    launcher = LAUNCHERS[request.launcher]
+    if request.server is None:
+        if request.ready:
+            raise JobError("--ready only has a meaning with --server")
+        return launcher
+    if request.launcher not in (Native.name, Ray.name):
+        raise JobError(f"--launcher {request.launcher} starts ranks: a server runs without it, or with {Ray.name}")
+    if request.nodes > 1 and request.launcher == Native.name:
+        raise JobError(f"a server runs on one node: for one that uses several nodes by Ray, add --launcher {Ray.name}")
+    return WithServer(launcher, server_of(request.server, request.ready or "", versions), seconds(request.ready_within))
+
+
+def check(
+    request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus: int, time: str, without_tokens: bool
+) -> None:
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
-    if gpus and tasks > gpus and LAUNCHERS[request.launcher].has_ranks:
+    if gpus and tasks > gpus and launcher.has_ranks:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
-    if request.insecure and request.launcher != Ray.name:
-        raise JobError(f"--insecure only has a meaning with --launcher {Ray.name}")
+    if request.insecure and request.launcher != Ray.name and request.server is None:
+        raise JobError(f"--insecure only has a meaning with --launcher {Ray.name} or --server")
+    if isinstance(launcher, WithServer) and launcher.server.is_open and not without_tokens:
+        raise JobError(
+            f"{launcher.server.is_open}, so others on the node could use the server: take whole nodes (a partition "
+            f"with whole nodes, or --scheduler with the option of {scheduler_of(site).submit[0]}); --insecure starts "
+            "it anyway"
+        )
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     scheduler = scheduler_of(site)
@@ -201,16 +233,15 @@ def takes_whole_nodes(request: JobRequest, site: Site) -> bool:
     return any(re.search(scheduler_of(site).whole_nodes, option) for option in options)
 
 
-def program(request: JobRequest, site: Site, share: Share) -> str:
+def program(request: JobRequest, site: Site, launcher: Launcher, share: Share) -> str:
     """Return the command in the container, for the shell: the program, or what starts it."""
-    launcher = LAUNCHERS[request.launcher]
     words = launcher.program(list(request.command))
     start = 'singularity exec "$SIF" conda-python-distributed'
     if (request.stage or site.stage) != "none":
         start = f'"$RUNSCRIPTS/stage-software" --use {start}'
     if not launcher.start:
         return f"{start} {quote(words)}"
-    return f"{start} {quote(list(launcher.start))} \\\n    {quote(launcher.options(words, share))} {quote(words)}"
+    return f"{start} {quote(list(launcher.start))} \\\n    {quote([*launcher.options(words, share), *words])}"
 
 
 def timer(request: JobRequest, site: Site, limit: int) -> str:
@@ -228,7 +259,9 @@ def arguments(request: JobRequest, site: Site, catalogs: Sequence[str] = ()) -> 
         elif isinstance(value, tuple):
             words += [f"{option(field)}={item}" for item in value]
         elif value != field.default:
-            words += [option(field), str(value)]
+            words += [option(field), Credentials.mask(value) if field.name == "server" else str(value)]
+    if not request.command:
+        return words
     # the record of a run is for others
     command = [request.command[0], MASK] if Credentials.find(list(request.command)) else request.command
     return [*words, "--", *command]
@@ -319,10 +352,10 @@ def program_file(command: Iterable[str]) -> Optional[str]:
 
 
 def job_name(request: JobRequest) -> str:
-    """Return the name of a job, by default that of its program, from its first letter or digit on."""
+    """Return the name of a job, by default that of its program or server, from its first letter or digit on."""
     if request.name:
         return request.name
-    names = [word for word in request.command if not word.startswith("-")]
+    names = [word for word in request.command or (request.server or "").split() if not word.startswith("-")]
     stem = Path(program_file(request.command) or names[0]).stem if names else ""
     return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+_")[:NAME_LENGTH].rstrip("-.+_") or "job"
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ebsif.errors import EbsifError
+from ebsif.jobs.servers import Server
 
 # Options of accelerate that choose how it distributes a program.
 ACCELERATE_KINDS = (
@@ -43,10 +44,10 @@ class Launcher:
     once_per_node = False
     # whether the program has ranks, each of which may have a GPU
     has_ranks = True
-    # arguments of python that start it, the run script that it needs, and the package
+    # arguments of python that start it, the run script that it needs, and the packages
     start: tuple[str, ...] = ()
     run_script = "job.bash"
-    package = ""
+    packages: tuple[str, ...] = ()
 
     def comment(self, share: Share) -> str:
         """Return what the scheduler starts, for a comment."""
@@ -107,7 +108,8 @@ class Torchrun(Launcher):
 class Accelerate(Torchrun):
     """The same with Hugging Face's accelerate."""
 
-    name = package = "accelerate"
+    name = "accelerate"
+    packages = (name,)
     start = ("-m", "accelerate.commands.launch")
 
     def settings(self, share: Share) -> list[tuple[str, list[str]]]:
@@ -132,7 +134,8 @@ class Accelerate(Torchrun):
 class DeepSpeed(Launcher):
     """The scheduler starts each rank, with the variables and devices that DeepSpeed expects."""
 
-    name = package = "deepspeed"
+    name = "deepspeed"
+    packages = (name,)
 
     def settings(self, share: Share) -> list[tuple[str, list[str]]]:
         """Return commands of the batch script that prepare it, each with its reason."""
@@ -143,7 +146,8 @@ class DeepSpeed(Launcher):
 class Ray(Launcher):
     """Ray on all nodes of the job, for a program that runs on the first one."""
 
-    name = package = "ray"
+    name = "ray"
+    packages = (name,)
     once_per_node = True
     has_ranks = False
     run_script = "start-ray.py"
@@ -161,6 +165,40 @@ class Ray(Launcher):
         """Return its own options: Ray would count CPUs and GPUs of the whole node."""
         count = [f"--cpus={share.cpus_per_task * share.tasks}", f"--gpus={share.gpus}"]
         return [*count, *(["--without-tokens"] if share.without_tokens else []), "--"]
+
+
+class WithServer(Launcher):
+    """A server and a program that uses it, both on the first node; Ray may run on all nodes below them."""
+
+    once_per_node = True
+    has_ranks = False
+    run_script = "start-server.py"
+
+    def __init__(self, below: Launcher, server: Server, seconds: int):
+        """Start this server, which has to answer within some seconds, by another launcher."""
+        self.below, self.server, self.seconds = below, server, seconds
+        self.name = below.name
+        self.start = below.start or (f"/runscripts/{self.run_script}",)
+        self.packages = tuple(dict.fromkeys(filter(None, (*below.packages, server.package))))
+
+    def comment(self, share: Share) -> str:
+        """Return what the scheduler starts, for a comment."""
+        if self.below.start:
+            return "Ray on all nodes; the program starts on the first one when its server answers"
+        return "The program starts when its server answers"
+
+    def settings(self, share: Share) -> list[tuple[str, list[str]]]:
+        """Return commands of the batch script that prepare it, each with its reason."""
+        reason = "Who has this key can use the server: the processes of this job, and its person by `ebsif connect`."
+        return [*self.below.settings(share), (reason, ["job_server"])]
+
+    def options(self, words: list[str], share: Share) -> list[str]:
+        """Return its own options for a program and its arguments."""
+        key = [f"--key-variable={self.server.key_variable}"] if self.server.key_variable else []
+        own = [f"--ready={self.server.ready}", f"--within={self.seconds}", *key, "--", *self.server.words]
+        if self.below.start:
+            own = [*self.below.options(words, share), f"/runscripts/{self.run_script}", *own]
+        return [*own, "--"] if words else own
 
 
 LAUNCHERS = {one.name: one for one in (Native(), Torchrun(), Accelerate(), DeepSpeed(), Ray())}

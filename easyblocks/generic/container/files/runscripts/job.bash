@@ -13,6 +13,7 @@
 #                                    "$RUNSCRIPTS/stage-software" --use starts them
 #   job_secret VARIABLE              put a new secret into a variable, which reaches the ranks; no file and no command line
 #                                    has it
+#   job_server       make a key for the server of this job, OPENAI_API_KEY, and name its log, $ebsif_run-server.log
 #   job_signal THEN [BEFORE TIME]    pass USR1 on to the program. If that ends with 0, THEN says what follows: `requeue`
 #                                    returns the job to the queue, after `next` the next segment goes on, `end` is the end.
 #                                    PBS and Flux need a timer: BEFORE seconds before the end of a job of TIME seconds
@@ -103,6 +104,11 @@ job_stage() {
 job_secret() {
     printf -v "$1" '%s' "$(od -v -An -N32 -tx1 /dev/urandom | tr -d ' \n')"
     export "${1?}"
+}
+
+job_server() {
+    job_secret OPENAI_API_KEY
+    export EBSIF_JOB=$ebsif_job EBSIF_SERVER_LOG=$ebsif_run-server.log
 }
 
 # ebsif_stage OPTION: call stage-software on each node.

@@ -1,0 +1,207 @@
+"""The run script that starts a server and a program that uses it, with a stand-in for `vllm serve --uds`."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from serving import CLIENT, SERVER
+from support import CONTAINER_FILES
+
+START = CONTAINER_FILES / "runscripts/start-server.py"
+
+
+class Job:
+    """A job with a server on this machine."""
+
+    KEY = "0123456789abcdef"
+
+    def __init__(self, folder):
+        self.folder, self.process = folder, None
+        (folder / "server.py").write_text(SERVER)
+        (folder / "client.py").write_text(CLIENT)
+        self.log = folder / "run-server.log"
+
+    def start(self, *arguments, where="{socket}", options=(), **environment):
+        """Start the server and, for arguments, the client."""
+        server = ["--", sys.executable, str(self.folder / "server.py"), "model", "--uds", where]
+        client = ["--", "client.py", *arguments] if arguments else []
+        self.process = subprocess.Popen(
+            [sys.executable, START, "--ready=/health", *options, *server, *client],
+            cwd=self.folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "STAND_IN": str(self.folder),
+                "OPENAI_API_KEY": self.KEY,
+                "EBSIF_JOB": "12.x",
+                "EBSIF_SERVER_LOG": str(self.log),
+                "RANK": "0",
+                "no_proxy": "site",
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def wait_for(self, name):
+        """Wait until a file in the folder has content; return it as JSON."""
+        end = time.monotonic() + 60
+        while True:
+            assert time.monotonic() < end and self.process.poll() is None, self.process.communicate()[0]
+            with contextlib.suppress(OSError, json.JSONDecodeError):
+                return json.loads((self.folder / name).read_text())
+            time.sleep(0.05)
+
+    def ended(self):
+        """Wait for the end; return the status and all that was said. Nothing stays."""
+        said = self.process.communicate(timeout=60)[0]
+        alive = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if f"STAND_IN={self.folder}\0".encode() in path.read_bytes():
+                    alive.append((path.parent / "cmdline").read_bytes())
+        assert not alive
+        assert not [path for path in Path("/tmp").glob("ebsif-server-12_x-*") if path == self.directory]
+        return self.process.returncode, said
+
+    @property
+    def directory(self):
+        """The server's directory."""
+        return Path(json.loads((self.folder / "told.json").read_text())["words"][-1]).parent
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A job."""
+    found = Job(tmp_path)
+    yield found
+    if found.process:
+        found.process.kill()
+
+
+def test_a_client_and_its_server(served):
+    """Y-02, Y-03: the client gets address and key; without the key nobody gets through; its status counts."""
+    served.start("3")
+    status, said = served.ended()
+    assert status == 3, said
+    assert re.fullmatch(r"start-server: the server has answered after \d seconds\n", said)
+    told, found = (json.loads((served.folder / name).read_text()) for name in ("told.json", "said.json"))
+    assert found == {
+        "models": [200, "/v1/models"],
+        "post": True,
+        "none": [401, "invalid_api_key"],
+        "wrong": [401, "invalid_api_key"],
+        "rank": False,
+        "no_proxy": "site,127.0.0.1",
+    }
+    # no variables of a rank, no key in words or in the log; what others may not read
+    assert told["words"] == ["model", "--uds", told["words"][-1]] and "RANK" not in told["variables"]
+    assert told["modes"] == ["0o700", ["server.sock"]]
+    assert stat.S_IMODE(served.log.stat().st_mode) == 0o600
+    assert served.KEY not in served.log.read_text() + str(told["words"])
+
+
+def test_a_server_on_a_port(served):
+    """Y-03: a server without sockets listens on a port of the loop-back address, and has the key in its variable."""
+    served.start("0", where="{port}", options=["--key-variable=VLLM_API_KEY"])
+    assert served.ended()[0] == 0
+    assert json.loads((served.folder / "told.json").read_text())["variables"]["VLLM_API_KEY"] == served.KEY
+
+
+def test_a_server_that_stays(served):
+    """Y-03: without a client, the server stays; only its person reads how to reach it; TERM ends it."""
+    served.start()
+    assert served.wait_for("told.json")
+    end = time.monotonic() + 60
+    while not (path := served.directory / "server.json").exists() or not path.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    where = json.loads(path.read_text())
+    assert (where["key"], stat.S_IMODE(path.stat().st_mode)) == (served.KEY, 0o600)
+    connection = http.client.HTTPConnection("127.0.0.1", where["port"], timeout=60)
+    for head, status in (({"authorization": f"Bearer {served.KEY}"}, 200), ({}, 401)):
+        connection.request("GET", "/health", headers=head)
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("Connection")) == (status, "close") and answer.read()
+    served.process.send_signal(signal.SIGTERM)
+    status, said = served.ended()
+    assert status == 143
+    assert "start-server: the server answers. To use it: ebsif connect 12.x\n" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "victim", "status", "reason"),
+    [
+        # the server ends first, also if the client ends at once because of it
+        (["waits"], "server", 137, "the server has ended with status 137"),
+        (["kills"], None, 9, "the server has ended with status 9"),
+        ([], "server", 137, "the server has ended with status 137"),
+        (["waits"], "all", -9, ""),
+        # USR1 is for the client, which decides; a server without client has nothing to save
+        (["waits"], signal.SIGUSR1, 7, ""),
+        ([], signal.SIGUSR1, 0, ""),
+    ],
+)
+def test_what_ends_first_decides(served, arguments, victim, status, reason):
+    """Y-03: whichever ends or fails first decides the status, and no process stays."""
+    served.start(*arguments)
+    served.wait_for("said.json" if arguments else "told.json")
+    if victim == "server":
+        os.kill(served.wait_for("told.json")["process"], signal.SIGKILL)
+    elif victim == "all":
+        served.process.kill()
+        time.sleep(1)
+    elif victim:
+        while not arguments and not (served.directory / "server.json").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        served.process.send_signal(victim)
+    found, said = served.ended()
+    assert found == status, said
+    assert reason in said
+    assert ("| loading" in said) == bool(reason), said
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "status", "reason"),
+    [
+        ({"FAILS": "6", "SAYS": "no GPU"}, [], 6, "| loading no GPU\n"),
+        # a server that ends before its client is no success
+        ({"FAILS": "0"}, [], 1, "the server has ended with status 0"),
+        ({"SLOW": "60"}, ["--within=1"], 1, "the server does not answer at /health within 1 seconds"),
+        ({"OPENAI_API_KEY": ""}, [], 1, "the secret of this job, doesn't reach this node"),
+        ({"EBSIF_SERVER_LOG": "/proc/no/log"}, [], 1, "can't write the log of the server, /proc/no/log: No such file"),
+    ],
+)
+def test_a_server_that_does_not_answer(served, environment, options, status, reason):
+    """Y-03: the status is the server's, its last lines are printed, and the client does not run."""
+    served.log.write_text("of the start before\n")
+    served.start("0", options=options, **environment)
+    found, said = served.process.communicate(timeout=60)[0], served.process.returncode
+    assert (said, reason in found) == (status, True), found
+    assert "of the start before" not in found
+    assert not (served.folder / "said.json").exists()
+
+
+def test_a_program_that_the_container_lacks(served):
+    """Y-03, N-07: the message names the program."""
+    told = subprocess.run(
+        [sys.executable, START, "--ready=/", "--", "no-such-server", "{socket}"],
+        env={"OPENAI_API_KEY": "x", "EBSIF_LOADED_MODULE": "M/.1"},
+        cwd=served.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert "the container can't start no-such-server: No such file" in told.stderr
+    assert "ebsif extend M/1)" in told.stderr
