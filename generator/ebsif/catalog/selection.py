@@ -1,7 +1,6 @@
 """Choose containers by name, component or date."""
 
 import contextlib
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +11,7 @@ from easybuild.easyblocks.generic.container.values import normal_name, shown_mod
 
 from ebsif.catalog.container import CatalogError, Container
 from ebsif.catalog.packagenames import OTHER_NAMES
+from ebsif.text import did_you_mean
 
 # packaging is imported only where it is needed: most selections don't compare versions
 if TYPE_CHECKING:
@@ -99,11 +99,6 @@ def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> 
     return [one for one in known if one in sure], [one for one in known if one in unsure - sure]
 
 
-def natural_key(text: str) -> list:
-    """Return the sort key of a text in which numbers are compared as numbers: 2.9 comes before 2.10."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
-
-
 def age(container: Container) -> tuple:
     """Return the sort key of a container among those of its software, the newest one last."""
     return newest.module_key(container.module_or_version.partition("/")[2], container.date or "")
@@ -151,13 +146,6 @@ def matching(wanted: str, named: Iterable[tuple[str, Thing]]) -> list[Thing]:
         if things:
             return things
     return []
-
-
-def did_you_mean(wanted: str, known: Iterable[str]) -> str:
-    """Return the names that resemble a mistyped one as the end of a message, empty if there is none."""
-    names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(names[name] for name in close)}?" if close else ""
 
 
 # Prefix of the environment variables with the default version of a container.

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ebsif.errors import EbsifError
+from ebsif.text import without_middle
 
 # What fields with a pattern should be.
 PATTERNS = {
@@ -112,9 +113,9 @@ def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node,
         # of the alternatives of a union, keep the errors of the one that fits best
         if any(len(other) > len(keys) and other[: len(keys)] == keys for other in by_keys):
             continue
-        field = shorten(".".join(map(str, keys))) or "the document"
+        field = without_middle(".".join(map(str, keys)), 200) or "the document"
         text = ", or ".join(dict.fromkeys(message for _, message, _ in messages)) + messages[0][2]
-        problems.append(Problem(path, messages[0][0], f"{field}: {shorten(text, 2000)}"))
+        problems.append(Problem(path, messages[0][0], f"{field}: {without_middle(text, 2000)}"))
     if len(errors) > ERRORS:
         problems.append(Problem(path, None, f"and {len(errors) - ERRORS} more"))
     return problems
@@ -151,11 +152,6 @@ def unknown_key(key: str, known: list[str]) -> str:
         return f"unknown key, did you mean '{close[0]}'?"
     names = f"known: {', '.join(known)}" if len(known) <= KEYS else "`ebsif check --schema NAME` prints all"
     return f"unknown key ({names})"
-
-
-def shorten(text: str, length: int = 200) -> str:
-    """Return a text, without its middle if it is long."""
-    return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
 def place(node: Optional[yaml.Node], keys: list[Any], is_missing: bool) -> tuple[int, tuple]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.source import FORMS
+from easybuild.easyblocks.generic.container.newest import natural
 
 from ebsif.catalog import writing
 from ebsif.catalog.container import Container
@@ -29,7 +30,6 @@ from ebsif.catalog.entry import complete
 from ebsif.catalog.guess import adding
 from ebsif.catalog.proposal import AddingError, OtherImageError
 from ebsif.catalog.records import CatalogFile
-from ebsif.catalog.selection import natural_key
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamltext import as_yaml
@@ -88,7 +88,7 @@ def run(options: Namespace) -> int:
     if not images:
         raise AddingError(f"there are no images below {folder}: only files named *.sif count, not links")
     status = 0
-    for image in sorted(images, key=lambda path: natural_key(str(path))):
+    for image in sorted(images, key=lambda path: natural(str(path))):
         try:
             status = max(status, add(Namespace(**{**vars(options), "image": str(image)})))
         except (EbsifError, OSError) as error:

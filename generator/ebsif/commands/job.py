@@ -30,6 +30,7 @@ from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation, changing, short
 from ebsif.jobs import job, launchers
 from ebsif.report import output
+from ebsif.text import did_you_mean
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 -o train.sh -- train.py --epochs 10
@@ -296,7 +297,7 @@ def module_name(
     if unknown and "/" not in module:
         raise unknown
     known = [*(container.module_or_version for container in names.containers), *map(shown, names.installations)]
-    problem = f"there is no module {module} on this machine{selection.did_you_mean(module, known) if unknown else ''}"
+    problem = f"there is no module {module} on this machine{did_you_mean(module, known) if unknown else ''}"
     if needed:
         raise job.JobError(
             f"{problem}; nothing was submitted (`module avail` lists the modules here; if only the "

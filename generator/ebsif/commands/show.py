@@ -37,6 +37,10 @@ from ebsif.report import output
 from ebsif.report.output import format_count
 from ebsif.report.table import print_table
 from ebsif.scan.sourced import sourced
+from ebsif.text import without_end
+
+# characters of half a screen
+HALF = 44
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0
@@ -138,14 +142,13 @@ def print_origins(container: Optional[Container], options: Namespace) -> int:
     if options.json:
         print(json.dumps([origin._asdict() for origin in rows], indent=2))
     else:
-        print_table(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
+        print_table(["FIELD", "VALUE", "FROM"], [[*map(shortened, origin[:2]), origin.place] for origin in rows])
     return 0
 
 
-def shorten(value: str) -> str:
-    """Return the first line of a value, shortened to half a screen."""
-    first, *others = value.split("\n")
-    return f"{first[:40]} ..." if others or len(first) > 44 else first
+def shortened(value: str) -> str:
+    """Return a value on one line, shortened to half a screen."""
+    return without_end(" ".join(value.split("\n")), HALF)
 
 
 def record_and_installation(names: Names, text: Optional[str]) -> tuple[Optional[Container], Any]:

@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.selection import did_you_mean
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
@@ -26,6 +25,7 @@ from ebsif.packages.formats.wanted import KnownImage, collected
 from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
+from ebsif.text import did_you_mean
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

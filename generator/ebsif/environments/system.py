@@ -7,8 +7,8 @@ from easybuild.easyblocks.generic.container.values import SYSTEM_PACKAGE, system
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import SystemPackages, system_of
-from ebsif.catalog.selection import did_you_mean
 from ebsif.errors import EbsifError
+from ebsif.text import did_you_mean
 
 
 def joined(container: Container, more: SystemPackages) -> Container:

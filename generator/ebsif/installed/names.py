@@ -26,6 +26,7 @@ from ebsif.installed import imagestate, places
 from ebsif.installed.places import Installation, shown
 from ebsif.report import output
 from ebsif.report.findings import Finding
+from ebsif.text import did_you_mean
 
 # Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
@@ -179,7 +180,7 @@ class Names:
         except selection.UnknownNameError as error:
             self.require_known_version(str(text))
             own = {module.extension[0] for module in self.installations if module.extension}
-            also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
+            also = "" if "did you mean" in str(error) else did_you_mean(str(text), own)
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
             raise selection.UnknownNameError(f"{missing}{error}{also}") from None
         if container.name.lower() == str(text).lower():
@@ -270,7 +271,7 @@ class Names:
         if wanted.endswith(SUFFIXES):
             raise EbsifError(f"the file {wanted} does not exist, and no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
-        also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
+        also = did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise EbsifError(
             f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
             "and below EasyBuild's prefix: `module use` adds a directory)"

@@ -7,8 +7,11 @@ from typing import Any
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.written import escape
 
+from ebsif.text import without_end
+
 # EasyBuild replaces this during the installation.
 INSTALLATION = "%(installdir)s"
+LONGEST = 160  # characters of a value in a message
 
 
 @dataclass
@@ -74,14 +77,13 @@ class Imported:
             setattr(self, name, [(line, Credentials.mask(text)) for line, text in getattr(self, name)])
 
 
-def shortened(value: object, length: int = 160) -> str:
+def shortened(value: object) -> str:
     """
-    Return a value for a message: on one line, at most `length` characters, with an ellipsis if it is longer.
+    Return a value for a message: on one line, without its end if it is long.
 
     Credentials are masked first, because part of a credential would not be recognized (G-09).
     """
-    text = escape(" ".join(Credentials.mask(value).split()))
-    return text if len(text) <= length else f"{text[: length - 3].rstrip()}..."
+    return without_end(escape(" ".join(Credentials.mask(value).split())), LONGEST)
 
 
 def inside(path: str) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import quote, unquote, urlsplit
 
+from easybuild.easyblocks.generic.container.newest import natural
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
-from ebsif.catalog.selection import natural_key
 from ebsif.packages.formats.wanted import RequirementsError, WantedPackages
 
 # every new venv has these ...
@@ -102,7 +102,7 @@ def site_packages(folder: Path, path: Path) -> Path:
     places = {
         place.parents[2]: place
         for pattern in PACKAGES
-        for place in sorted(folder.glob(pattern), key=lambda one: natural_key(str(one)))
+        for place in sorted(folder.glob(pattern), key=lambda one: natural(str(one)))
     }
     # user software of a module: its venv, whatever else somebody has put there
     roots = [root for root in places if root.parent == folder / "venv"] or list(places)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Optional
 
 from ebsif.report import output
+from ebsif.text import without_middle
 
 WIDTH = 28  # of the names of steps
 COLUMNS = 80  # of a line in a file
@@ -64,7 +65,7 @@ class Step:
         now = self.now
         end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
         text = output.escape(now.text)
-        return self.label(shortened(text, width - len(self.label("-")) - len(end)) + end)
+        return self.label(without_middle(text, width - len(self.label("-")) - len(end)) + end)
 
     @property
     def now(self) -> Now:
@@ -85,7 +86,7 @@ class Step:
 
     def label(self, text: str) -> str:
         """Return name, time and a text in columns."""
-        name = shortened(output.escape(self.name), WIDTH)
+        name = without_middle(output.escape(self.name), WIDTH)
         return f"  {name:<{WIDTH}} {format_time(self.seconds):>10}  {output.escape(text).lstrip()}".rstrip()
 
 
@@ -168,14 +169,6 @@ def working(name: str) -> Iterator[None]:
     with Steps() as steps:
         steps.begin(name, important=False)
         yield
-
-
-def shortened(text: str, width: int) -> str:
-    """Return a text without its middle if it is longer than a width: names that begin alike often end differently."""
-    if len(text) <= width:
-        return text
-    end = max(width - 3, 2) // 2
-    return f"{text[: max(width - 3, 2) - end]}...{text[-end:]}"
 
 
 def format_time(seconds: float) -> str:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from easybuild.easyblocks.generic.container.newest import natural
+
 from ebsif.catalog.fieldtypes import PLACEHOLDER
 from ebsif.catalog.guess.template import read_fields
 from ebsif.catalog.records import CatalogFile
-from ebsif.catalog.selection import natural_key
 from ebsif.catalog.site import Images, Site
 from ebsif.files import how_to_get_access
 from ebsif.report.findings import NOTE, WARNING, Finding
@@ -93,7 +94,7 @@ def survey(places: Iterable[ImagePlace], is_image: Callable[[str], bool]) -> Sur
                 elif entry.is_file():
                     found.images.append(Path(entry.path))
     for paths in (found.images, found.links):
-        paths[:] = sorted(dict.fromkeys(paths), key=lambda path: natural_key(str(path)))
+        paths[:] = sorted(dict.fromkeys(paths), key=lambda path: natural(str(path)))
     found.findings = list(dict.fromkeys(found.findings))
     return found
 

@@ -3,9 +3,9 @@
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
+from easybuild.easyblocks.generic.container.newest import natural
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.images import remote
 from ebsif.images.registry.connection import MissingError
@@ -50,7 +50,7 @@ def compare(comparison: Comparison, known: Repositories) -> None:
             with Steps() as steps:
                 # which may not answer
                 steps.begin(f"asking {place.host}", important=False)
-                tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
+                tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural)
         except (EbsifError, OSError) as error:
             comparison.findings.append(Finding(WARNING, str(place), f"its tags can't be read: {error}"))
             continue
