@@ -152,7 +152,7 @@ def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys)
 
 def test_a_module_that_another_eb_installs(tmp_path, monkeypatch):
     """N1: EasyBuild only says that there is a lock; an eb that was killed leaves one, too."""
-    place = Namespace(module="Tool/1.0", file=tmp_path / "1.0.lua")
+    place = Namespace(module="Tool/1.0", file=tmp_path / "1.0.lua", installation=tmp_path / "software")
     monkeypatch.setattr(framework, "place_of", lambda _: place)
     error = "Installation of Tool-1.0.eb failed: Lock /software/.locks/a.lock already exists, aborting!"
     monkeypatch.setattr(running, "install", lambda _: running.Result(1, error, log="/tmp/log"))

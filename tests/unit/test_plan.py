@@ -11,6 +11,7 @@ import pytest
 from ebsif.cli import main
 from ebsif.eb import framework, running
 from ebsif.environments import extension, making, plan
+from ebsif.installed import places
 from prefixes import BASE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
@@ -111,12 +112,25 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     place.file.touch()
     monkeypatch.setattr(framework, "place_of", lambda _: place)
     monkeypatch.setattr(running, "install", lambda _: running.Result(0, "", ""))
+    there: list = []
+    monkeypatch.setattr(places, "everything", lambda: there)
     lines = []
     for searched in (tmp_path, tmp_path / "other"):
         monkeypatch.setenv("MODULEPATH", str(searched))
         making.install(tmp_path / "a-1.eb", again=True, more=[])
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
+    # design 8: only what nothing was replaced for, and what the name means
+    there.append(places.Installation(place.installation, "a/1", place.file, tmp_path))
+    for options, number in (([], 1), (["--prefix=x"], 0)):
+        making.install(tmp_path / "a-1.eb", again=True, more=options)
+        assert capsys.readouterr().err.count("undo: ebsif remove a/1\n") == number
+    there[0] = places.Installation(tmp_path / "other", "a/1", place.file, tmp_path)
+    making.install(tmp_path / "a-1.eb", again=True, more=[])
+    there[0] = places.Installation(place.installation, "a/1", place.file, tmp_path)
+    place.installation.mkdir()
+    making.install(tmp_path / "a-1.eb", again=True, more=[])
+    assert "undo" not in capsys.readouterr().err
 
 
 class Eb:

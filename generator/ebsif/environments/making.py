@@ -45,6 +45,8 @@ from ebsif.report.steps import format_time
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
+# Options of eb to install in other places.
+ELSEWHERE = ("--prefix", "--installpath", "--configfiles")
 # EasyBuild's message if another eb installs the same module, or if its lock stayed.
 LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
 # What to do about a file with other content.
@@ -465,7 +467,7 @@ def install(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             f"again{otherwise}"
         )
-    start = time.monotonic()
+    start, is_new = time.monotonic(), not files.is_there(place.installation)
     try:
         done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **(variables or {}))
     except KeyboardInterrupt:
@@ -492,7 +494,17 @@ def install(
             # imports say nothing about what packages do
             own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
+        if is_new and not done.skipped and can_be_removed(there, more):
+            output.hint(f"undo: ebsif remove {shown(there)}")
         output.hint(f"load it with: {there.load}")
+
+
+def can_be_removed(installation: Installation, options: Sequence[str]) -> bool:
+    """Return whether the whole name of an installation, made with options of eb, means it without these, too."""
+    found = places.installed_as(shown(installation))
+    return bool(found and places.is_same(found.root, installation.root)) and not any(
+        one.startswith(ELSEWHERE) for one in options
+    )
 
 
 def is_installed(path: Path, place: framework.ModulePlace) -> bool:
