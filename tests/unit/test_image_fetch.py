@@ -206,10 +206,13 @@ def test_one_image_of_a_layout(layout, target):
     folder, digest = layout
     for name in (f"oci:{folder}:1@{digest}", f"oci:{folder}@{digest}", f"oci:{folder}:1"):
         assert imagefetch.find_in_layout(ImageSource.parse(name))["digest"] == digest
+    # what has no tag may belong to the image, as a signature does: only its digest means it
+    assert imagefetch.find_in_layout(ImageSource.parse(f"oci:{folder}"))["digest"] == digest
+    add_image(folder, folder / "blobs", "3")
     refuse(f"oci:{folder}", target, r"it is more than one of the images there, .*1@sha256.*\(no tag\)@sha256")
     refuse(f"oci:{folder}:2", target, "it is none of the images there")
     refuse(f"oci:{folder}@sha256:{'0' * 64}", target, "it is none of the images there")
-    refuse("oci:/does/not/exist", target, "can't be read as an image of an OCI layout: .*No such file")
+    refuse("oci:/does/not/exist", target, "is not a directory with an OCI layout")
 
 
 @pytest.mark.parametrize("what", ["layer", "config", "manifest", "missing"])

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, download_file, mkdir, remove
@@ -32,12 +32,10 @@ from ..runtime import SHOWN_LINES, Runtime
 from ..sitevalues import runtime_name
 from ..written import is_private
 from .identity import SHA256, SOURCE, ContentError, note_path
+from .layout import INDEX, MARK, VERSION, Entry, LayoutError, blob_path, entries_named, read_index, tag_of
 from .sif import is_sif, is_whole
 from .source import DOCKER, HTTPS, OCI, ORAS, ImageSource, is_loopback
 
-DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
-# https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
-TAG = 'org.opencontainers.image.ref.name'
 # What else is in the directory of a fetch: where the image is from, and a verified copy of it in an OCI layout.
 NOTE, LAYOUT = 'note', 'layout'
 DAY = 24 * 3600  # seconds; a directory that hasn't changed for so long was left by a killed process
@@ -176,8 +174,7 @@ def convert_layout(source: ImageSource, made: str) -> Optional[str]:
         entry = find_in_layout(source)
         layers = copy_from_layout(source, entry, copy)
         # the runtime finds a single image without a name, whichever runtime it is
-        for name, content in (('oci-layout', {'imageLayoutVersion': '1.0.0'}),
-                              ('index.json', {'schemaVersion': 2, 'manifests': [entry]})):
+        for name, content in ((MARK, VERSION), (INDEX, {'schemaVersion': 2, 'manifests': [entry]})):
             write_file(os.path.join(copy, name), json.dumps(content))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise FetchError("%s can't be read as an image of an OCI layout: %s" % (source, err))
@@ -192,53 +189,45 @@ def convert_layout(source: ImageSource, made: str) -> Optional[str]:
 FETCHERS = {ORAS: pull, DOCKER: pull, HTTPS: download, OCI: convert_layout}
 
 
-def find_in_layout(source: ImageSource) -> Dict[str, Any]:
+def find_in_layout(source: ImageSource) -> Entry:
     """Return the entry of an image in the index of a layout, without its tag."""
-    with open(os.path.join(source.path or '', 'index.json')) as text:
-        entries = json.load(text)['manifests']
-    named = [((one.get('annotations') or {}).get(TAG), one['digest']) for one in entries]
-    # a digest identifies an image without a tag
-    found = {digest for tag, digest in named
-             if (digest == source.digest if source.digest else source.tag in (None, tag))}
+    entries = read_index(source.path or '')['manifests']
+    found = {one['digest']: one for one in entries_named(entries, source.digest or source.tag)}
     if len(found) != 1:
-        raise ValueError("%s of the images there, which are: %s" % (
+        raise LayoutError("%s of the images there, which are: %s" % (
             "it is more than one" if found else "it is none",
-            ', '.join('%s@%s' % (tag or '(no tag)', digest) for tag, digest in named) or "none"))
-    one = next(one for one in entries if one['digest'] in found)
-    return {key: one[key] for key in ('mediaType', 'digest', 'size') if key in one}
+            ', '.join('%s@%s' % (tag_of(one) or '(no tag)', one['digest']) for one in entries) or "none"))
+    (entry,) = found.values()
+    return {key: entry[key] for key in ('mediaType', 'digest', 'size') if key in entry}
 
 
-def copy_from_layout(source: ImageSource, entry: Dict[str, Any], copy: str) -> List[str]:
+def copy_from_layout(source: ImageSource, entry: Entry, copy: str) -> List[str]:
     """Copy a manifest and its blobs to another layout; return the paths of its layers there."""
     with open(copy_blob(source, entry, copy)) as text:
         content = json.load(text)
     layers: List[str] = []
     for manifest in content.get('manifests', []):
         # manifests for other machines may be missing
-        if os.path.exists(blob_path(source.path or '', manifest)):
+        if os.path.exists(blob_path(source.path or '', manifest['digest'])):
             layers += copy_from_layout(source, manifest, copy)
     for config in [content['config']] if 'config' in content else []:
         copy_blob(source, config, copy)
     return layers + [copy_blob(source, layer, copy) for layer in content.get('layers', [])]
 
 
-def copy_blob(source: ImageSource, blob: Dict[str, Any], copy: str) -> str:
+def copy_blob(source: ImageSource, blob: Entry, copy: str) -> str:
     """Copy a blob to another layout, and verify its digest, which runtimes don't do in layouts; return its path."""
-    path = blob_path(copy, blob)
+    digest = blob['digest']
+    path = blob_path(copy, digest)
+    if not digest.startswith('sha256:'):
+        raise LayoutError("%s is no SHA256" % digest)
     mkdir(os.path.dirname(path), parents=True)
-    with open(blob_path(source.path or '', blob), 'rb') as file:
+    with open(blob_path(source.path or '', digest), 'rb') as file:
         found = 'sha256:' + copy_hashed(file, path)
-    if found != blob['digest']:
+    if found != digest:
         raise ContentError("The blob %s was altered in %s: its SHA256 is %s. Nothing was kept." % (
-            blob['digest'], source.path, found[7:]))
+            digest, source.path, found[7:]))
     return path
-
-
-def blob_path(folder: str, blob: Dict[str, Any]) -> str:
-    """Return the path of a blob in a layout; raise ValueError for a digest that may lead out of it."""
-    if not DIGEST.match(blob['digest']):
-        raise ValueError("%r is no digest" % blob['digest'])
-    return os.path.join(folder, 'blobs', *blob['digest'].split(':'))
 
 
 # --- common to all kinds

@@ -7,9 +7,11 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 import contextlib
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, Optional, Union
 
+from easybuild.easyblocks.generic.container.image import layout
 from easybuild.easyblocks.generic.container.image.source import ImageSource
 
 from ebsif import files
@@ -17,10 +19,6 @@ from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import INDEX, Descriptor, RegistryContentError, for_this_machine
 from ebsif.images.registry.repository import Progress, Repository, checked, is_content, nothing, write
-
-VERSION = {"imageLayoutVersion": "1.0.0"}
-MARK, CONTENTS = "oci-layout", "index.json"
-TAGGED = "org.opencontainers.image.ref.name"
 
 
 class Layout(Repository):
@@ -33,32 +31,23 @@ class Layout(Repository):
 
     def index(self) -> dict[str, Any]:
         """Return the JSON of the index of the directory, in which 'manifests' is a list."""
-        path = self.folder / CONTENTS
         try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise RegistryContentError(
-                f"{self.folder} is not a directory with an OCI layout ({path} does not exist)"
-            ) from None
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict) or not isinstance(content.setdefault("manifests", []), list):
-            raise RegistryContentError(f"{path} is damaged: not the index of an OCI layout")
-        return content
+            return layout.read_index(str(self.folder))
+        except layout.LayoutError as error:
+            raise RegistryContentError(str(error)) from None
+
+    def descriptors(self, entries: Iterable[layout.Entry]) -> list[Descriptor]:
+        """Return the manifests that entries of the index name."""
+        return [Descriptor.from_json(one, self.folder / layout.INDEX) for one in entries]
 
     def entries(self) -> list[Descriptor]:
         """Return the manifests in the index of the directory."""
-        return [Descriptor.from_json(one, self.folder / CONTENTS) for one in self.index()["manifests"]]
+        return self.descriptors(self.index()["manifests"])
 
     def fetch_manifest(self, wanted: Optional[str]) -> bytes:
         """Return the text of a manifest; without a tag the only one, or that for this machine."""
-        entries = self.entries()
-        # what has lost its tag to another one, or belongs to an image, is meant only by its digest
-        named = (
-            [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))]
-            if wanted
-            else [one for one in entries if TAGGED in one.annotations] or entries
-        )
+        entries = self.index()["manifests"]
+        named = self.descriptors(layout.entries_named(entries, wanted))
         if not named and wanted and ":" in wanted:
             # a manifest that another index names
             named = [Descriptor("", wanted, 0)]
@@ -90,12 +79,11 @@ class Layout(Repository):
 
     def path_of(self, digest: str) -> Path:
         """Return the file with the content of a digest."""
-        algorithm, _, name = digest.partition(":")
-        return self.folder / "blobs" / algorithm / name
+        return Path(layout.blob_path(str(self.folder), digest))
 
     def tags(self) -> list[str]:
         """Return all tags, sorted."""
-        return sorted({one.annotations[TAGGED] for one in self.entries() if TAGGED in one.annotations})
+        return sorted({tag for tag in map(layout.tag_of, self.index()["manifests"]) if tag})
 
     def open(self, blob: Descriptor) -> IO[bytes]:
         """Return the content of a blob as an open file."""
@@ -118,28 +106,24 @@ class Layout(Repository):
         self.upload(descriptor, text)
         with files.locked(self.folder):
             index: dict[str, Any] = {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
-            if files.is_there(self.folder / CONTENTS):
+            if files.is_there(self.folder / layout.INDEX):
                 self.entries()  # raises if one is damaged
                 index = self.index()
-            if not files.is_there(self.folder / MARK):
-                files.replace(self.folder / MARK, json.dumps(VERSION))
+            if not files.is_there(self.folder / layout.MARK):
+                files.replace(self.folder / layout.MARK, json.dumps(layout.VERSION))
             add_entry(index["manifests"], descriptor, tag)
-            files.replace(self.folder / CONTENTS, json.dumps(index, indent=2) + "\n")
+            files.replace(self.folder / layout.INDEX, json.dumps(index, indent=2) + "\n")
 
 
 def add_entry(entries: list[dict[str, Any]], descriptor: Descriptor, tag: Optional[str]) -> None:
     """Add a manifest to the entries of an index, of which only the annotation with that tag changes."""
-    same = [one for one in entries if one["digest"] == descriptor.digest and (not tag or tag_of(one) in (None, tag))]
+    same = [one for one in entries if one["digest"] == descriptor.digest]
+    same = [one for one in same if not tag or layout.tag_of(one) in (None, tag)]
     for one in entries:
-        if tag and tag_of(one) == tag:
-            del one["annotations"][TAGGED]
+        if tag and layout.tag_of(one) == tag:
+            del one["annotations"][layout.TAG]
     if not same:
         same = [descriptor.as_json()]
         entries += same
     if tag:
-        same[0]["annotations"] = {**(same[0].get("annotations") or {}), TAGGED: tag}
-
-
-def tag_of(entry: dict[str, Any]) -> Optional[str]:
-    """Return the tag of an entry of an index, None if it has none."""
-    return (entry.get("annotations") or {}).get(TAGGED)
+        same[0]["annotations"] = {**(same[0].get("annotations") or {}), layout.TAG: tag}

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import platform
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container.image.layout import is_digest
 
 from ebsif.errors import EbsifError
 from ebsif.report import output
@@ -20,8 +21,6 @@ SIF_LAYERS = ("application/vnd.sylabs.sif.layer.v1.sif", "appliciation/vnd.sylab
 TITLE = "org.opencontainers.image.title"
 MOST = 4 * 1024 * 1024  # bytes of a manifest: the limit of registries
 
-# those that every registry has to support
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 # The architecture of this machine as images name it, which is as Go does.
 THIS_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
@@ -52,8 +51,7 @@ class Descriptor:
         digest, size = value.get("digest"), value.get("size")
         annotations, machine = (value.get(key) or {} for key in ("annotations", "platform"))
         if not (
-            isinstance(digest, str)
-            and DIGEST.fullmatch(digest)
+            is_digest(digest)
             and isinstance(size, int)
             and size >= 0
             and isinstance(annotations, dict)
