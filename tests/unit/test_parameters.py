@@ -204,13 +204,15 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     one = easyblock("init = 'image'\ncontainer_env = {'PIP_USER': None, 'WITH_VENV': 'mine', 'OWN': 1}")
     spec = one.spec
     # at the start of the file, where set-environment.sh looks for them
-    assert lines_of(one)[:9] == [
+    assert lines_of(one)[:11] == [
         ("start", "PYTHONNOUSERSITE=1"),
         ("start", f"PYTHONUSERBASE={NO_USER_BASE}"),
         ("start", "WITH_CONDA=true"),
         ("start", "WITH_CONDA_VENV=true"),
         ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
         ("start_file", "UV_OVERRIDE=/runscripts/image-overrides.txt"),
+        ("start_apart", "UCX_POSIX_USE_PROC_LINK=n"),
+        ("start_apart", "UCX_TLS=^cma"),
         ("start_drop", "PYTHONHOME"),
         ("start_unset", "PIP_USER"),
         ("cache_reads", " ".join(sorted(READ_FOR_CACHES))),

@@ -21,6 +21,7 @@ whether they set them before or after loading the module.
 | start | (before all other keys) a variable in each container |
 | start_clear | the name of a variable of the image that is not for containers of the module |
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
+| start_apart | such a variable for containers with a user namespace of their own, unless the caller has a value |
 | start_drop | the name of a variable of the caller that is never right in a container |
 | start_path | a directory at the end of PATH in each container |
 | start_unset | the name of a variable that no process in the container has |
@@ -66,7 +67,7 @@ from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, I
 from .image.installed import image_places
 from .schedulers import SCHEDULERS
 from .spec import MOUNTERS, SET_ENVIRONMENT
-from .sitevalues import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, OF_COMMANDS, VARIABLES, kept_out
+from .sitevalues import ALWAYS, APART, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, OF_COMMANDS, VARIABLES, kept_out
 from .values import MOUNT_SQUASHFS, parse_binds, plain_error
 
 Line = Tuple[str, str]
@@ -122,6 +123,9 @@ def start_lines(environment: Environment, image_constraints: Collection[str]) ->
             yield 'start_clear', name
     for name, path in sorted(environment.start_files.items()):
         yield 'start_file', '%s=%s' % (name, path)
+    for name, value in sorted(APART.items()):
+        if name not in (*environment.own, *environment.network, *environment.unset):
+            yield 'start_apart', '%s=%s' % (name, value)
     for name in kept_out(ALWAYS):
         yield 'start_drop', name
     for name in environment.unset:

@@ -164,6 +164,13 @@ def kept_out(containers: int) -> List[str]:
     return [name for name, least in KEPT_OUT.items() if least >= containers]
 
 
+# --- MPI on a node
+
+# For UCX, by which Open MPI and MPICH send messages on a node, where each container has a user namespace of its own (a
+# runtime without setuid): ranks in different containers can neither open the files of each other in /proc, nor read
+# the memory of each other. UCX before 1.16 tries both, and aborts (openucx/ucx, pull request 9213).
+APART = {'UCX_POSIX_USE_PROC_LINK': 'n', 'UCX_TLS': '^cma'}
+
 # --- the container runtimes
 
 # The programs; the first one that is found is used.

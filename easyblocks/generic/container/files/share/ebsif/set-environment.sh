@@ -16,9 +16,8 @@ ebsif_unset() {
     esac
 }
 
-# ebsif_set_file NAME=PATH: set a variable if this file exists, unless the caller has another value.
-ebsif_set_file() {
-    [ -f "${1#*=}" ] || return 0
+# ebsif_suggest NAME=VALUE: set a variable, unless the caller has another value.
+ebsif_suggest() {
     case $'\n'${__exported_env__:-} in
         *$'\n'"${1%%=*}="[!$'\n']*) ;;
         *) export "${1?}" ;;
@@ -34,7 +33,14 @@ ebsif_read_settings() {
             "start "*) export "${ebsif_line#start }" ;;
             # the runtime restores the caller's value
             "start_clear "*) unset "${ebsif_line#* }" ;;
-            "start_file "*) ebsif_set_file "${ebsif_line#* }" ;;
+            "start_file "*) [ ! -f "${ebsif_line#*=}" ] || ebsif_suggest "${ebsif_line#* }" ;;
+            "start_apart "*)
+                # all accounts are in it, where it is that of the host
+                case $(</proc/self/uid_map) in
+                    *4294967295*) ;;
+                    *) ebsif_suggest "${ebsif_line#* }" ;;
+                esac
+                ;;
             "start_path "*) export "PATH=$PATH:${ebsif_line#* }" ;;
             # the image may have a value of its own
             "start_drop "*) test -v "${ebsif_line#* }" || ebsif_unset "${ebsif_line#* }" ;;
@@ -73,5 +79,5 @@ ebsif_set_environment() {
     set +o noglob
 }
 ebsif_set_environment
-unset -f ebsif_unset ebsif_set_file ebsif_read_settings ebsif_set_environment
+unset -f ebsif_unset ebsif_suggest ebsif_read_settings ebsif_set_environment
 unset ebsif_settings ebsif_caches ebsif_names ebsif_read ebsif_line
