@@ -237,7 +237,7 @@ def test_the_catalog_and_the_easyblocks_have_the_same_stages_and_kinds_of_activa
     from easybuild.easyblocks.generic.container import sitevalues, stages
 
     assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
-    kinds = typing.get_args(records.Record.model_fields["init"].annotation)[0].__metadata__[0].words
+    kinds = typing.get_args(records.ContainerRecord.model_fields["init"].annotation)[0].__metadata__[0].words
     assert kinds == sitevalues.INIT_KINDS
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from ebsif.catalog import merge
 from ebsif.catalog.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
-from ebsif.catalog.records import DEFAULTS, Record
+from ebsif.catalog.records import DEFAULTS, ContainerRecord
 from ebsif.catalog.site import Binds, Site, own_catalog
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.catalog.yamlfile import Loader
@@ -22,7 +22,7 @@ class CatalogError(EbsifError):
     """A container is not in the catalog, or its record can't be completed; the message says what is known."""
 
 
-class RecordError(CatalogError):
+class ContainerRecordError(CatalogError):
     """The record of a container is invalid; the message begins with its place."""
 
     def __init__(self, container: "Container", text: str):
@@ -31,7 +31,7 @@ class RecordError(CatalogError):
         self.text = text
 
 
-class Container(Record):
+class Container(ContainerRecord):
     """A container: the fields of its record, merged with those of its family, and its site."""
 
     name: str
@@ -47,7 +47,7 @@ class Container(Record):
         """Return a container; the values were validated where they were written."""
         return cls.model_construct(**{**values, "name": name, "site": site, "path": path, "index": index})
 
-    def of_record(self, record: Record, index: int) -> "Container":
+    def of_record(self, record: ContainerRecord, index: int) -> "Container":
         """Return the container of a record, given what the records of its family have in common."""
         return self.model_copy(update={**merge.fields(vars(self), record.given, DEFAULTS), "index": index})
 
@@ -81,12 +81,12 @@ class Container(Record):
         return fields
 
     def fill(self, text: str) -> str:
-        """Return a text with placeholders replaced: {rocm} by 6.2.4, {rocm!dotless} by 624; else raise RecordError."""
+        """Return a text with placeholders replaced: {rocm} by 6.2.4, {rocm!dotless} by 624, or raise an error."""
 
         def value(match: "re.Match[str]") -> str:
             name, dotless = match.groups()
             if name not in self.fields:
-                raise RecordError(
+                raise ContainerRecordError(
                     self, f"there is no value for {{{name}}} in '{text}' (known: {', '.join(sorted(self.fields))})"
                 )
             return self.fields[name].replace(".", "") if dotless else self.fields[name]
@@ -107,7 +107,7 @@ class Container(Record):
     def file_name(self) -> str:
         """File name of the image."""
         if not self.file:
-            raise RecordError(self, "neither the record nor its family has a file: add the name of the image")
+            raise ContainerRecordError(self, "neither the record nor its family has a file: add the name of the image")
         return self.fill(self.file)
 
     def require_names(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Optional
 
 from pydantic import ValidationError
 
-from ebsif.catalog.container import Container, RecordError
-from ebsif.catalog.records import CatalogFile, Family, Record
+from ebsif.catalog.container import Container, ContainerRecordError
+from ebsif.catalog.records import CatalogFile, ContainerRecord, Family
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamlerrors import DocumentError, Problem
 from ebsif.catalog.yamlfile import document_error, line_of, load
@@ -53,7 +53,7 @@ def read_file(
             try:
                 container.require_names()
                 containers.append(container)
-            except RecordError as error:
+            except ContainerRecordError as error:
                 problem = Problem(place, container.line_of(), f"{container.name} {container.version}: {error.text}")
                 if problems is None:
                     raise DocumentError(problem) from None
@@ -63,7 +63,7 @@ def read_file(
 
 def documents_in(
     chain: Sequence[Path], problems: Optional[list[Problem]] = None
-) -> Iterator[tuple[Path, CatalogFile, list[tuple[int, Record]]]]:
+) -> Iterator[tuple[Path, CatalogFile, list[tuple[int, ContainerRecord]]]]:
     """Yield the files of a chain, the extended ones first: path, model, records with their indexes; see `read`."""
     families: Optional[dict[str, Family]] = None
     for path in reversed(chain):
@@ -115,7 +115,7 @@ def validated(content: Any, families: Optional[dict[str, Family]], path: Path) -
 
 def valid_part(
     path: Path, families: Optional[dict[str, Family]] = None
-) -> tuple[Optional[CatalogFile], list[tuple[int, Record]]]:
+) -> tuple[Optional[CatalogFile], list[tuple[int, ContainerRecord]]]:
     """Return the model of a partly invalid file, and its valid records with their indexes."""
     document, valid = None, []
     try:

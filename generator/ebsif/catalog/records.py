@@ -76,7 +76,7 @@ def is_parameter(name: str) -> str:
     """Return a name if it is valid for an easyconfig parameter without a field of its own."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError("not a valid name for an easyconfig parameter (lowercase letters, digits and _ only)")
-    if name in WRITTEN_FROM or name in Record.model_fields or name == "name":
+    if name in WRITTEN_FROM or name in ContainerRecord.model_fields or name == "name":
         raise ValueError(f"this parameter is written from {WRITTEN_FROM.get(name, f'the field {name!r}')}")
     return name
 
@@ -271,7 +271,7 @@ class Family(ContainerFields):
     extends: Optional[SingleLine] = Field(None, description="name of another family in the file")
 
 
-class Record(ContainerFields):
+class ContainerRecord(ContainerFields):
     """A container."""
 
     family: SingleLine = Field(description="name of a family in the file")
@@ -301,7 +301,7 @@ class Record(ContainerFields):
 
 
 # The fields of every container, with their default values.
-DEFAULTS = merge.defaults_of(Record)
+DEFAULTS = merge.defaults_of(ContainerRecord)
 
 
 class CatalogFile(Model):
@@ -315,7 +315,7 @@ class CatalogFile(Model):
         description="whether the file adds to the one of the same name in the next catalog, instead of replacing it",
     )
     families: dict[SingleLine, Family] = {}
-    containers: list[Record]
+    containers: list[ContainerRecord]
 
     def family_values(self, name: str) -> dict[str, Any]:
         """Return the fields of a family, merged with those of the families that it extends and the defaults."""
@@ -324,7 +324,7 @@ class CatalogFile(Model):
         own = {field: value for field, value in family.given.items() if field != "extends"}
         return merge.fields(base, own, DEFAULTS)
 
-    def values_of(self, record: Record) -> dict[str, Any]:
+    def values_of(self, record: ContainerRecord) -> dict[str, Any]:
         """Return the fields of a record, merged with those of its family."""
         return merge.fields(self.family_values(record.family), record.given, DEFAULTS)
 

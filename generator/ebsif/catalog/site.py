@@ -193,7 +193,7 @@ class Install(Model):
     modules: list[SingleLine] = Field([], description="modules to load before running eb")
 
 
-class Scheduler(Model):
+class SchedulerSettings(Model):
     """How jobs are submitted and started."""
 
     kind: Annotated[str, OneOf(*SCHEDULERS)] = Field("slurm", description="kind of scheduler")
@@ -207,7 +207,7 @@ class Scheduler(Model):
     install: Install = Field(**TABLE)
 
     @model_validator(mode="after")
-    def check_partitions(self) -> "Scheduler":
+    def check_partitions(self) -> "SchedulerSettings":
         """Check that the named partitions exist."""
         known = ", ".join(self.partitions) or "none"
         named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
@@ -306,7 +306,7 @@ class Site(Model):
     why: dict[SingleLine, SingleLine] = Field(
         {}, description="reasons, written as comments into all easyconfigs, like the reasons of a record"
     )
-    scheduler: Scheduler = Field(**TABLE)
+    scheduler: SchedulerSettings = Field(**TABLE)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the modules")
     doc_prefix: Optional[Comment] = Field(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ebsif.catalog import merge, reading, site
-from ebsif.catalog.container import CatalogError, Container, RecordError
+from ebsif.catalog.container import CatalogError, Container, ContainerRecordError
 from ebsif.catalog.selection import duplicates, repeated_aliases, repeated_defaults
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Site
@@ -122,7 +122,7 @@ def check(
             text = easyconfig.render(container)
             path = rendering.place(container, output)
         except CatalogError as error:
-            yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
+            yield finding(ERROR, error.text if isinstance(error, ContainerRecordError) else str(error))
             # its easyconfig is unknown, so no easyconfig can be reported as obsolete
             is_complete = False
             continue

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ebsif.catalog.fieldtypes import PLACEHOLDER
 from ebsif.catalog.guess.template import insert_placeholders
-from ebsif.catalog.records import CatalogFile, Record
+from ebsif.catalog.records import CatalogFile, ContainerRecord
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamltext import Lines, as_item, as_yaml
 from ebsif.errors import EbsifError
@@ -102,7 +102,7 @@ def usual_values(name: str, site: Site) -> dict[str, Any]:
 
 def ordered(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record or family with its fields in the catalog's usual order."""
-    order = [*OF_RECORD, *Record.model_fields]
+    order = [*OF_RECORD, *ContainerRecord.model_fields]
     return {key: record[key] for key in sorted(record, key=order.index)}
 
 
@@ -145,7 +145,9 @@ def template(name: str, fields: dict[str, str]) -> str:
         key = "hash" if word in ("dockerhash", "hash") else word.lower()
         if value in (fields["version"], fields.get("date")):
             key = "version" if value == fields["version"] else "date"
-        elif (key in Record.model_fields and key not in ("hash", "python")) or fields.setdefault(key, value) != value:
+        elif (key in ContainerRecord.model_fields and key not in ("hash", "python")) or fields.setdefault(
+            key, value
+        ) != value:
             return match.group()
         return f"{word}-{mark}{{{key}}}"
 

@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_N
 from easybuild.easyblocks.generic.container.values import normal_name, without_templates
 
 from ebsif.catalog import merge
-from ebsif.catalog.container import CatalogError, Container, RecordError
+from ebsif.catalog.container import CatalogError, Container, ContainerRecordError
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
 from ebsif.catalog.records import WRITTEN_FROM, system_of
 from ebsif.catalog.selection import components_of
@@ -82,7 +82,7 @@ def parameters(container: Container) -> dict[str, Any]:
 def parameter_groups(container: Container) -> list[dict[str, Any]]:
     """Return the parameters of an easyconfig that differ from their defaults, in groups, in reading order."""
     if container.requirements and not container.venv:
-        raise RecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
+        raise ContainerRecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
     hiding = archive(container)
     groups: list[dict[str, Any]] = [
         {"easyblock": "ContainerVenv" if container.venv else "ContainerInstall"},
@@ -376,7 +376,9 @@ def render(container: Container, header: Optional[str] = None) -> str:
     """Return the text of an easyconfig below a header. Raise CatalogError if it would have a credential (G-09)."""
     groups = parameter_groups(container)
     if not container.homepage:
-        raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild requires it")
+        raise ContainerRecordError(
+            container, "neither the record nor its family has a homepage: add one, EasyBuild requires it"
+        )
     secrets = [text for values in (*groups, container.site.why, container.why) for text in Credentials.find(values)]
     if secrets:
         raise CatalogError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")

@@ -129,7 +129,7 @@ class SystemPackages:
             if os.statvfs(folder).f_flag & os.ST_NOEXEC:
                 raise EasyBuildError("System packages can't be added: programs can't be started from %s (it is mounted "
                                      "noexec): set TMPDIR to another directory", os.path.dirname(folder))
-            return Installation(self, container, folder, target).run(only_check)
+            return PackageInstallation(self, container, folder, target).run(only_check)
         except (OSError, EasyBuildError) as err:
             # also if EasyBuild or the runtime can't write their own files
             is_possible = isinstance(err, (OSError, RunShellCmdError)) or FULL.search(str(err))
@@ -173,7 +173,7 @@ def cause(output: str) -> List[str]:
     return shown[:SHOWN_LINES] or lines[-SHOWN_LINES:]
 
 
-class Installation:
+class PackageInstallation:
     """Packages that are being installed over copies of the image's directories, in a temporary directory."""
 
     def __init__(self, wanted: SystemPackages, container: Container, folder: str, target: str) -> None:

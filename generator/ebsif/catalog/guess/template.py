@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from ebsif.catalog.fieldtypes import PLACEHOLDER
-from ebsif.catalog.records import Record
+from ebsif.catalog.records import ContainerRecord
 
 # Optional fields of a name; a hyphen precedes them if they are present.
 OPTIONAL = ("variant", "label")
@@ -48,7 +48,7 @@ def pattern_of_field(field: str, dotless: str) -> str:
         # other words (latest, julia) are no versions
         return "(v?[0-9][A-Za-z0-9_.+]*?)"
     # hyphens separate fields, but versions of components may contain them
-    return "([A-Za-z0-9_.+]+?)" if field in Record.model_fields else "([A-Za-z0-9_.+-]+?)"
+    return "([A-Za-z0-9_.+]+?)" if field in ContainerRecord.model_fields else "([A-Za-z0-9_.+-]+?)"
 
 
 def insert_placeholders(text: str, fields: Mapping[str, Optional[str]], glued: bool = False) -> str:

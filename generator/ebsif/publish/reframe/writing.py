@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
 from ebsif import files
 from ebsif.catalog.container import Container
-from ebsif.catalog.site import Partition, Scheduler, Site
+from ebsif.catalog.site import Partition, SchedulerSettings, Site
 from ebsif.errors import EbsifError
 from ebsif.installed.health.subject import PROGRAMS
 
@@ -69,7 +69,7 @@ def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]
     }
 
 
-def partition_data(scheduler: Scheduler, name: Optional[str], partition: Partition) -> dict[str, Any]:
+def partition_data(scheduler: SchedulerSettings, name: Optional[str], partition: Partition) -> dict[str, Any]:
     """Return the entry for a partition."""
     slurm = scheduler.kind == "slurm"
     access = [f"--partition={name}" if slurm else f"-q {name}"] if name else []
