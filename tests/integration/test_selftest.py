@@ -69,6 +69,7 @@ def all_work(outcomes):
     return list(outcomes) == STEPS and {result for result, _ in outcomes.values()} == {"ok"}
 
 
+@pytest.mark.nightly
 def test_where_eb_is_configured(lumi, base_image, cluster):
     """A-05: every step works at a site like LUMI, with modules and an eb of its own that sets Python's path."""
     settings = lumi.prefix / "etc/easybuild.d/site.cfg"
@@ -157,6 +158,7 @@ def test_what_fails(tmp_path, small_image):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.nightly
 def test_an_image_without_pip(tmp_path, small_image):
     """A-05: without user software, what needs it isn't possible, and the other steps do without."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from parts import wheel_settings
 from site_easybuild import PLAIN
 from support import CHECKOUT, blocks
@@ -10,6 +11,7 @@ from support import CHECKOUT, blocks
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 
 
+@pytest.mark.nightly
 def test_an_older_easybuild_is_not_disturbed(lumi):
     """
     F-04 (lumi A1, G): with our easyblocks in its include path, EasyBuild 4 refuses containers and nothing else.

@@ -9,6 +9,7 @@ from aptrepository import binds_of, make_deb
 from parts import TOOLS, wheel_settings
 from support import Site, make_wheel
 
+pytestmark = pytest.mark.nightly
 SITE = """\
 name: local
 description: a machine of the tests.
