@@ -130,7 +130,7 @@ def test_a_first_installation(small_image, tmp_path, fault):
     for size in sizes:
         case = fault("disk full", f"in a first installation, {size}")
         said = (site.work / f"said.{size}").read_text()
-        case.said(said, "the disk is full (make room, or choose another directory)")
+        case.said(said, "the disk is full")
         case.shown("[Errno" not in said and "Traceback" not in said, said[-2000:])
         left = (site.work / f"left.{size}").read_text()
         case.kept(not left, left)
@@ -168,7 +168,7 @@ def test_system_packages(base_image, tmp_path, fault):
     case.shown("it did not fail" not in result.stdout, result.stdout)
     for name in ("said", "later"):
         said = (site.work / name).read_text()
-        case.said(said, "no space left in /", "set TMPDIR to a directory with room for the image's system directories")
+        case.said(said, "no space left in /", "set TMPDIR")
         case.shown("Traceback" not in said and "[Errno" not in said, said)
     case.kept((site.work / "left").read_text() == "", (site.work / "left").read_text())
     case.kept("a second attempt succeeds" in result.stdout, (site.work / "again").read_text()[-2000:])

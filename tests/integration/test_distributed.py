@@ -141,7 +141,7 @@ def test_a_job_that_is_submitted_in_a_step(training):
     assert said.startswith(f"first {NODES[1]}\n") and said.endswith(f"\n{NODES[1]}\n")
     training.run(f"srun -N1 -n1 -w {NODES[0]} {submitted.replace('-n1', '-n2')}")
     said = (training.site.work / "inner.out").read_text()
-    assert "this job has 2 tasks, but no launcher has started them: put srun before singularity" in said
+    assert "this job has 2 tasks, but no launcher" in said
 
 
 def test_a_job_that_a_rank_of_torchrun_has_submitted(training):

@@ -60,7 +60,7 @@ def check_the_first_week(said, mine):
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide the machine's own: unload the module" in said
-    assert "\nebsif: mine has these packages already: nothing to do" in said
+    assert "\nebsif: mine has these packages already" in said
     # N-02
     assert re.search(r"^nothing loaded /user-software/\S+/byhand.py$", said, re.MULTILINE)
     # N-01
@@ -271,7 +271,7 @@ def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     before, _, after = said.partition("container ")
     assert re.search(r"^PyTorch/2.10.0 +here ", after, re.MULTILINE)
     assert f"searched in   {image.parent} (stable): found\n" in after
-    assert "PyTorch/2.10.0 is installed already: nothing to do (--rebuild installs it again)\n" in after
+    assert "PyTorch/2.10.0 is installed already" in after
     assert "testing the module" in before and "testing the module" not in after
 
 

@@ -36,7 +36,7 @@ def test_a_directory_of_the_person_that_others_can_write_to(node):
         mine.chmod(mode)
         found, said = node.run(EBSIF_NODE_LOCAL=str(mine))
         assert found["EBSIF_JOB_CACHES"].startswith(f"{mine}/" if is_used else f"{node.local}/"), oct(mode)
-        assert ("EBSIF_NODE_LOCAL should be a directory on the node that only you can write to" in said) != is_used
+        assert ("EBSIF_NODE_LOCAL should be" in said) != is_used
     # also further up
     (mine / "a/b").mkdir(parents=True)
     mine.chmod(0o777)

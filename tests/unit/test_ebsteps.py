@@ -252,7 +252,7 @@ def test_a_crash_of_eb(easybuild, capsys):
     )
     result = running.install([])
     capsys.readouterr()
-    assert result.message == "eb crashed: the disk is full (make room, or choose another directory)"
+    assert result.message.startswith("eb crashed: the disk is full")
     result.print_program()
     assert capsys.readouterr().err == ""
 
