@@ -53,10 +53,10 @@ def log_in(home, host, password="s3cret"):
 @pytest.mark.parametrize(
     "text, parts",
     [
-        (f"oras://registry.example/ai/x:1@{DIGEST}", ("oras", "registry.example", "ai/x", "1", DIGEST, None)),
-        ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, None)),
-        (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, None)),
-        ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, None)),
+        (f"oras://registry.example/ai/x:1@{DIGEST}", ("oras", "registry.example", "ai/x", "1", DIGEST, "")),
+        ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, "")),
+        (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, "")),
+        ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, "")),
         (
             f"https://images.example/x.sif#sha256={DIGEST[7:]}",
             ("https", None, None, None, DIGEST, "https://images.example/x.sif"),

@@ -36,40 +36,51 @@ def test_mypy():
     check(BIN / "mypy", "--no-error-summary", f"--cache-dir={CHECKOUT}/.pytest_cache/mypy")
 
 
-# what somebody may mistype in the easyblocks: the file, what is right, what is wrong
+# what somebody may mistype: the file, what is right, what is wrong
 MISSPELLED = [
     ("containerinstall.py", "spec.lustre_striping", "spec.lustre_stripping"),
     ("containerinstall.py", "self.build.probe.wrong_packages(", "self.build.probe.wrong_package("),
     ("containerinstall.py", "self.initial_environ)", "self.initial_environment)"),
+    ("containerinstall.py", "self.mod_filepath,", "self.module_filepath,"),
+    ("containerinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
     ("containervenv.py", "self.reinstallation.place", "self.reinstallation.palce"),
     ("containervenv.py", "self.build.venv.compile_bytecode(", "self.build.venv.compile_byte("),
     ("containervenv.py", "self.build.pip.user_constraints", "self.build.pip.user_constraint"),
     ("containervenv.py", "self.spec.keep_packages", "self.spec.kept_packages"),
-    ("containerinstall.py", "self.mod_filepath,", "self.module_filepath,"),
-    ("containerinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
     ("container/reinstallation.py", "self.kept.put_back", "self.kept.put_bak"),
     ("container/settings.py", "parts.one_container", "parts.one_module"),
+]
+# the same where the generator uses the easyblocks
+MISSPELLED = [(f"easyblocks/generic/{file}", right, wrong) for file, right, wrong in MISSPELLED] + [
+    ("generator/ebsif/installed/sbom.py", "record.artifacts,", "record.artefacts,"),
 ]
 
 
 def test_mypy_finds_misspelled_names(tmp_path):
-    """C-01: each name that is misspelled in a copy of the easyblocks is found, of EasyBuild's classes, too."""
-    folder = tmp_path / "easyblocks/generic"
-    shutil.copytree(CHECKOUT / "easyblocks/generic", folder)
+    """C-01: each name that is misspelled in a copy is found, of EasyBuild's classes and of the easyblocks', too."""
+    for folder in ("easyblocks/generic", "generator/ebsif"):
+        shutil.copytree(CHECKOUT / folder, tmp_path / folder)
     # mypy_path is relative to where it runs
-    (tmp_path / "tests").symlink_to(CHECKOUT / "tests")
+    shutil.copytree(CHECKOUT / "tests/stubs", tmp_path / "tests/stubs", ignore=shutil.ignore_patterns("generic"))
+    (tmp_path / "tests/stubs/easybuild/easyblocks/generic").symlink_to(tmp_path / "easyblocks/generic")
     for file, right, wrong in MISSPELLED:
-        text = (folder / file).read_text()
+        text = (tmp_path / file).read_text()
         assert right in text, (file, right)
-        (folder / file).write_text(text.replace(right, wrong, 1))
+        (tmp_path / file).write_text(text.replace(right, wrong, 1))
     found = subprocess.run(
-        [BIN / "mypy", f"--config-file={CHECKOUT}/pyproject.toml", f"--cache-dir={tmp_path}/cache", folder],
+        [
+            BIN / "mypy",
+            f"--config-file={CHECKOUT}/pyproject.toml",
+            f"--cache-dir={tmp_path}/cache",
+            "easyblocks/generic",
+            *sorted({file for file, _, _ in MISSPELLED if file.startswith("generator/")}),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     ).stdout
-    errors = re.findall(r'^easyblocks/generic/(.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
+    errors = re.findall(r'^((?:easyblocks|generator)/.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
     assert sorted(errors) == sorted((file, re.findall(r"\w+", wrong)[-1]) for file, _, wrong in MISSPELLED), found
 
 

@@ -82,7 +82,7 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
         )
     for path in images:
         with contextlib.suppress(OSError):
-            if not signers(path):
+            if not signers(str(path)):
                 yield finding(
                     ERROR,
                     f"{path} is not signed, so eb will refuse it (signature_keys): sign it with "

@@ -141,7 +141,7 @@ def inspect(path: Path, checksum: bool = True) -> Inspection:
     resolved = path.resolve()
     found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
     read_labels(found)
-    found.signers = sif.signers(resolved)
+    found.signers = sif.signers(str(resolved))
     read_system(found)
     read_python(found)
     if checksum:

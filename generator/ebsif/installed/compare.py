@@ -116,8 +116,9 @@ def extension_of(path: Path, container: str) -> tuple[list[Stage], str, str]:
     values = parameters_of(path)
     if not values.get("requirements") and not values.get("system_packages"):
         raise EbsifError(f"{path} has no requirements, so there is nothing to upgrade")
-    if requirements.lock_of(values["requirements"]):
-        repeated = path.parent / requirements.lock_of(values["requirements"])
+    repeats = requirements.lock_of(values["requirements"])
+    if repeats:
+        repeated = path.parent / repeats
         installed_lock = path.parent.parent / lockfile.RECORD
         raise EbsifError(
             f"{path} repeats an installation from its lock, which another container can do, too: "

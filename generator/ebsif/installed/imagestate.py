@@ -108,9 +108,9 @@ def kind_of(installation: Installation) -> str:
 def candidates(installation: Installation) -> Iterator[Path]:
     """Yield the paths where the module looks for its image, in its order."""
     known = installation.record.image
-    own = installation.root / known.file
+    own = str(installation.root / known.file)
     source = known.resolved or known.source or own
-    yield from map(Path, image_places(kind_of(installation), own, source, central_places(installation)))
+    yield from map(Path, image_places(kind_of(installation), own, source, map(str, central_places(installation))))
 
 
 def central_places(installation: Installation) -> Iterator[Union[str, Path]]:

@@ -278,7 +278,7 @@ def seconds(time: str) -> int:
     return hours * 3600 + minutes * 60 + rest
 
 
-def scheduler_of(site: Site) -> Scheduler:
+def scheduler_of(site: Site) -> type[Scheduler]:
     """Return the scheduler of a site."""
     return SCHEDULERS[site.scheduler.kind]
 
@@ -420,7 +420,7 @@ def umask() -> str:
     return f"{mask:03o}"
 
 
-def submit(scheduler: Scheduler, text: str, segments: int = 1, silent: bool = False) -> list[str]:
+def submit(scheduler: type[Scheduler], text: str, segments: int = 1, silent: bool = False) -> list[str]:
     """
     Submit a batch script, and print what the scheduler says, unless `silent`; return the IDs of the jobs.
 

@@ -60,7 +60,7 @@ class ImageSource(NamedTuple):
     repository: Optional[str] = None
     tag: Optional[str] = None
     digest: Optional[str] = None
-    path: Optional[str] = None
+    path: str = ''
 
     @classmethod
     def parse(cls, text: str) -> 'ImageSource':
@@ -114,10 +114,10 @@ class ImageSource(NamedTuple):
         """The name of the image without tag and digest, as the runtime reads it."""
         if self.kind in IN_REGISTRY:
             return '%s://%s/%s' % (self.kind, self.host, self.repository)
-        return self.path or '' if self.kind == HTTPS else '%s:%s' % (self.kind, self.path)
+        return self.path if self.kind == HTTPS else '%s:%s' % (self.kind, self.path)
 
-    def with_digest(self, digest: str) -> 'ImageSource':
-        """Return the same source with a digest ('sha256:...'), which identifies the image."""
+    def with_digest(self, digest: Optional[str]) -> 'ImageSource':
+        """Return the same source with a digest ('sha256:...'), which identifies the image, or without one."""
         return self._replace(digest=digest)
 
     def __str__(self) -> str:

@@ -100,7 +100,7 @@ class Subject:
     def gpu(self) -> Optional[str]:
         """The kind of GPU that the container is for: that of torch or the image, else of site or node; None: CPUs."""
         label = gpu_label(self.torch)[0]
-        kind = {"rocm": "rocm", "cu": "cuda"}.get(label)
+        kind = {"rocm": "rocm", "cu": "cuda"}.get(label or "")
         if label == "cpu":
             return None
         if kind or "rocm" in self.image_facts:
