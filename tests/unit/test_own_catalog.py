@@ -9,6 +9,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalog import reading, schema, selection, settings, site
 from ebsif.catalog.guess.adding import guess_name
+from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
 from ebsif.environments import extension
 from ebsif.images import inspection
@@ -150,7 +151,7 @@ def test_the_image_of_a_site_stays_where_it_is(place):
     chosen = settings.read_settings(None, [place / "site"])
     (container,) = chosen.containers(chosen.site())
     assert easyconfig.parameters(container)["image"] == "central"
-    assert extension.extend(container, ["x"], "mine", "1").image == "central"
+    assert extension.extend(container, stages_of(["x"]), "mine", "1").image == "central"
 
 
 def test_a_directory_of_images(place, capsys):

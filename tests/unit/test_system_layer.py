@@ -13,11 +13,10 @@ from easybuild.easyblocks.generic.container.record.lockfile import LAYER, ImageR
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.system import layer as layers
 from easybuild.easyblocks.generic.container.system.layer import COMPRESSION, Layer
-from easybuild.easyblocks.generic.container.system.packages import Installation, SystemPackages, cause
+from easybuild.easyblocks.generic.container.system.packages import PackageInstallation, SystemPackages, cause
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import Record as CatalogRecord
-from ebsif.catalog.records import system_of
+from ebsif.catalog.records import ContainerRecord, system_of
 from ebsif.cli import main
 from ebsif.environments import plan, repeating
 from ebsif.errors import EbsifError
@@ -91,12 +90,12 @@ def test_what_is_a_name(value):
 
 def test_the_catalog_has_the_same_rule():
     """V-04: the field of a record takes both forms of the parameter, and refuses what the easyblock refuses."""
-    record = CatalogRecord(family="x", version="1", system_packages=["vim=2:9"])
+    record = ContainerRecord(family="x", version="1", system_packages=["vim=2:9"])
     assert system_of(record.system_packages).parameter == ["vim=2:9"]
     both = {"packages": ["modern"], "allow_upgrade": ["libssl3"]}
-    assert system_of(CatalogRecord(family="x", version="1", system_packages=both).system_packages).parameter == both
+    assert system_of(ContainerRecord(family="x", version="1", system_packages=both).system_packages).parameter == both
     with pytest.raises(ValidationError, match="not a name of a package of the image's distribution"):
-        CatalogRecord(family="x", version="1", system_packages=["x;rm"])
+        ContainerRecord(family="x", version="1", system_packages=["x;rm"])
 
 
 def test_the_record_tells_what_was_added():
@@ -368,5 +367,5 @@ def test_other_distributions(tmp_path, configuration, programs, why):
         image="x.sif",
     )
     with pytest.raises(EasyBuildError) as error:
-        Installation(SystemPackages(["vim"]), container, str(tmp_path), "layer").probe()
+        PackageInstallation(SystemPackages(["vim"]), container, str(tmp_path), "layer").probe()
     assert f"this image (SUSE Linux 15): {why}. Packages of Python from PyPI work with every image" in error.value.msg
