@@ -15,6 +15,7 @@ from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.environments import change, replacing
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.venv import VenvPackage
 from ebsif.render import easyconfig
 from ebsif.report import asking
@@ -245,7 +246,11 @@ def test_stages_that_may_replace():
         ["b==1 --hash=sha256:0"],
     ]
     environment = Environment(
-        "m", replacing.allow(stages_of(["b"]), ["a==3"]), 0, {"a": VenvPackage("a", "3", "a==3", None)}, {"a": "1"}
+        "m",
+        replacing.allow(stages_of(["b"]), ["a==3"]),
+        0,
+        {"a": VenvPackage("a", "3", "a==3", None)},
+        KnownImage(packages={"a": "1"}),
     )
     change.remove(environment, ["a"])
     assert as_parameter(environment.stages) == [{"name": "requirements", "requirements": ["b"]}]

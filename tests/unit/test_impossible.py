@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import extension, replacing
+from ebsif.environments import replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -23,11 +23,11 @@ def said(monkeypatch):
         return Packages((name, (name, version, "")) for name, version in THERE.items()), BOUND
 
     monkeypatch.setattr(replacing, "packages_of", packages_of)
-    monkeypatch.setattr(extension, "known_image", lambda _: KnownImage("3.11", THERE))
 
     def run(wanted, own=()):
         started.clear()
-        return replacing.why_impossible(SimpleNamespace(), stages_of(wanted), own), bool(started)
+        known = KnownImage("3.11", THERE)
+        return replacing.why_impossible(SimpleNamespace(), known, stages_of(wanted), own), bool(started)
 
     return run
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import extension, indexes, replacing
+from ebsif.environments import indexes, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -56,7 +56,7 @@ def index():
 @pytest.fixture
 def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
-    monkeypatch.setattr(extension, "known_image", lambda _: KnownImage("3.11", {"torch": "2.13.0"}))
+    image = KnownImage("3.11", {"torch": "2.13.0"})
     monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
     monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
     monkeypatch.delenv("NETRC", raising=False)
@@ -65,7 +65,7 @@ def said(monkeypatch, index):
         text = f"[global]\nindex-url = {index}\n" if settings is None else settings
         monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
         Index.asked.clear()
-        return indexes.why_unknown(SimpleNamespace(), stages_of(wanted), {"own"}, typed=typed)
+        return indexes.why_unknown(SimpleNamespace(), image, stages_of(wanted), {"own"}, typed=typed)
 
     return run
 

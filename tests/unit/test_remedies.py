@@ -13,7 +13,7 @@ from ebsif.environments import change, requested
 from ebsif.environments.making import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import RequirementsError
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError
 
 TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
 
@@ -110,10 +110,11 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     """N-07: what can't be had of other lines is said together with lines that are no requirements."""
     container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))
     monkeypatch.setattr(requested.making, "begin", lambda _: None)
+    monkeypatch.setattr(requested.extensions, "known_image", lambda *_: KnownImage())
     monkeypatch.setattr(requested, "find_base", lambda _: container)
     monkeypatch.setattr(requested, "on_container", lambda wish, _: change.parse(wish.add))
     monkeypatch.setattr(
-        requested.replacing, "why_impossible", lambda _, stages, own, __: f"{stages[0].lines} {sorted(own)}"
+        requested.replacing, "why_impossible", lambda _, __, stages, own, ___: f"{stages[0].lines} {sorted(own)}"
     )
     monkeypatch.setattr(requested.indexes, "why_unknown", lambda *_: "unknown")
     wish = requested.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])

@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
 from ebsif.environments import extension as extensions
@@ -39,7 +38,7 @@ class Environment:
     The packages on top of an image, and what was asked for to get them.
 
     `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
-    are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
+    are those of the `base`, unless that is gone. `packages` are in user software, by normalized name.
     `by_hand` are the lines of the packages added by hand. `asked_before` and `lines_before` are what was asked for
     before the stages were changed, and `needed_before` the packages that this needed. `has_system`: whether there are
     packages of the image's distribution, too.
@@ -49,8 +48,8 @@ class Environment:
     stages: list[Stage]
     inherited: int
     packages: dict[str, VenvPackage]
-    image: dict[str, str]
-    python: Optional[str] = None
+    image: KnownImage
+    base: Optional[Container] = None
     changed_by_hand: bool = False
     has_system: bool = False
     by_hand: Sequence[str] = ()
@@ -127,7 +126,7 @@ class Environment:
         """Return whether a package with these extras has a requirement in the image."""
         return not wanted.marker or any(
             wanted.marker.evaluate({**values, "extra": extra})
-            for values in KnownImage(self.python).marker_environments
+            for values in self.image.marker_environments
             for extra in (*extras, "")
         )
 
@@ -164,14 +163,13 @@ class Environment:
 # --- what an installed extension has now
 
 
-def environment_of(installation: Installation, container: Container, names: Names, site: Site) -> Environment:
+def environment_of(installation: Installation, container: Container, names: Names) -> Environment:
     """Return the current packages of an installation with the container of its easyconfig, and what was asked for."""
-    record, packages = installation.record, packages_of(installation)
-    stages, base = container.stages, base_of(installation, names, site)
-    inherited = number_shared(stages, base.stages if base else [])
-    environment = Environment(
-        installation.module, stages, inherited, packages, record.image_versions, record.versions.get("python")
-    )
+    packages, base = packages_of(installation), base_of(installation, names)
+    stages, inherited = container.stages, base.stages if base else []
+    record = installation.record
+    image = KnownImage(record.versions.get("python"), record.image_versions, record.image.sha256)
+    environment = Environment(installation.module, stages, number_shared(stages, inherited), packages, image, base)
     add_changes_by_hand(environment, record.venv_versions)
     environment.asked_before = environment.asked
     environment.lines_before = frozenset(environment.lines)
@@ -190,12 +188,12 @@ def packages_of(installation: Installation) -> dict[str, VenvPackage]:
     return {name: package for name, package in packages.items() if name not in venv.TOOLS}
 
 
-def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:
+def base_of(installation: Installation, names: Names) -> Optional[Container]:
     """Return the container that an extension extends: of the catalog or installed; None if it's gone."""
     with contextlib.suppress(EbsifError):
         # not another module whose name begins with that of the base
         found = names.exact(installation.base) if installation.base else None
-        return bases.of_installation(found, site) if isinstance(found, Installation) else found
+        return bases.of_installation(found, names.site) if isinstance(found, Installation) else found
     return None
 
 
@@ -238,10 +236,10 @@ def line_now(text: str, environment: Environment, changed: set[str], before: Map
     package = environment.packages.get(name)
     if not name or (package and name not in changed and " @ " not in (package.line or "")):
         return [text]
-    if name in before and not package and name not in environment.image:
+    if name in before and not package and name not in environment.image.packages:
         output.note(f"{name} was removed by hand, so it is left out")
         return []
-    return current.pinned(text, dict(environment.packages), set(environment.image)) if package else [text]
+    return current.pinned(text, dict(environment.packages), set(environment.image.packages)) if package else [text]
 
 
 def lines_for(added: Mapping[str, VenvPackage]) -> list[str]:
@@ -335,7 +333,7 @@ def add(environment: Environment, lines: Iterable[str], name: str) -> None:
     asked = set(map(name_in, environment.lines))
     new = []
     for line in lines:
-        package, inside = environment.packages.get(name_in(line)), environment.image.get(name_in(line))
+        package, inside = environment.packages.get(name_in(line)), environment.image.packages.get(name_in(line))
         there, wanted = package.version if package else inside, parsed(line)
         if (
             there
@@ -449,7 +447,7 @@ def report_removal(environment: Environment, names: Sequence[str]) -> None:
     if more:
         output.note(f"also removed, because nothing else needs them: {', '.join(more)}")
     for name in names:
-        if name not in environment.packages and name in environment.image:
+        if name not in environment.packages and name in environment.image.packages:
             output.note(f"{name} stays, because it is in the image")
         elif name in environment.packages and name not in gone:
             output.note(f"{name} stays, because {environment.who_needs(name)} it")
@@ -461,8 +459,8 @@ def why_not_removable(environment: Environment, name: str, text: str) -> str:
         return f"{text} belongs to the module that {environment.module} extends: remove it there"
     if name in environment.packages:
         return f"{text} can't be removed alone: {environment.who_needs(name)} it"
-    if name in environment.image:
-        return f"{text} {environment.image[name]} is in the image, from which nothing can be removed"
+    if name in environment.image.packages:
+        return f"{text} {environment.image.packages[name]} is in the image, from which nothing can be removed"
     # a file may have a package twice, for two Pythons, for example
     asked = list(dict.fromkeys(filter(None, map(name_in, lines_of(environment.own)))))
     return (

@@ -161,7 +161,7 @@ def describe(container: Container, stages: Sequence[Stage]) -> str:
 
 def purpose(container: Container, stages: Sequence[Stage]) -> str:
     """Return the first sentence of the description of an extension: what was added, on which base."""
-    installed = places.known(places.directories_of_modules(), container.module)[:1]
+    installed = places.called(container.module)[:1]
     own = {name for one in installed if not one.damage for name in names_in(package_lines(one.record.stages))}
     # also of a base that is no module here, but a directory or an easyconfig
     own |= names_in(lines_of(container.stages))
@@ -300,13 +300,12 @@ def no_image(container: Container) -> ExtendingError:
     )
 
 
-def known_image(container: Container) -> KnownImage:
-    """Return what the catalog, or the record of an installation, says about the image of a container."""
+def known_image(container: Container, installed: Iterable[Installation]) -> KnownImage:
+    """Return what the catalog, or the record of an installation of a container, says about its image."""
     packages = selection.components_of(container)
     python = packages.pop("python", None)
     digest = container.sha256
-    modules = places.known(places.directories_of_modules(), container.module)
-    roots = [getattr(container, "root", None), *(one.root for one in modules)]
+    roots = [getattr(container, "root", None), *(one.root for one in installed)]
     for root in roots:
         if root and (root / lockfile.RECORD).is_file():
             record = lock.read(root)

@@ -24,12 +24,12 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, lines_of
-from ebsif.environments import extension as extensions
 from ebsif.environments import replacing
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.images.registry import connection
 from ebsif.packages.formats import condafile
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import name_in
 
 SECONDS = 3  # for all answers together
@@ -74,6 +74,7 @@ class Options(argparse.ArgumentParser):
 
 def why_unknown(
     container: Container,
+    known: KnownImage,
     stages: Sequence[Stage],
     own: Collection[str],
     image: Optional[Path] = None,
@@ -86,7 +87,6 @@ def why_unknown(
     that can't be asked, nothing is said. `own` are the normalized names of packages in user software, `typed` are the
     words of the command.
     """
-    known = extensions.known_image(container)
     wanted = list(names_by_stage(stages, {*own, *known.packages}, known))
     if not wanted:
         return ""
@@ -126,7 +126,7 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
 
 
 def names_by_stage(
-    stages: Sequence[Stage], there: Collection[str], image: replacing.KnownImage
+    stages: Sequence[Stage], there: Collection[str], image: KnownImage
 ) -> Iterator[tuple[Stage, list[str]]]:
     """Yield stages with the normalized names that they ask an index for, up to one that does what can't be foreseen."""
     placed = {name_in(line) for line in lines_of(stages) if "/" in line}

@@ -132,7 +132,7 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
 
     What pip would do is asked of eb, unless it is `planned`.
     """
-    there = places.everything()
+    there = request.names.everything
     require_free_name(request.names, extension, there)
     earlier = extensions.of_name(extension.base.module, extension.name, there)
     known = extension.known
@@ -304,7 +304,7 @@ def show_plan(request: Request, extension: Extension, date: str, known: Optional
 
 def packages_of_base(extension: Extension) -> list[str]:
     """Return the packages that the base of an extension has besides its image, where that is installed."""
-    installed = places.known(places.directories_of_modules(), extension.base.module)[:1]
+    installed = places.called(extension.base.module)[:1]
     return [line for one in installed if not one.damage for line in one.record.venv_packages]
 
 

@@ -18,13 +18,13 @@ from ebsif.catalog.records import SystemPackages
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.environments import bases, plan, system
-from ebsif.environments.extension import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import imagestate, lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import names_in
 
 
@@ -159,18 +159,17 @@ def repeated(container: Container, record: Record) -> Container:
     )
 
 
-def has_other_image(container: Container, record: Record) -> bool:
-    """Return whether a container is known to have another image than a record, as which it can't be repeated."""
-    return known_image(container).sha256 not in (None, record.image.sha256)
+def has_other_image(image: KnownImage, record: Record) -> bool:
+    """Return whether an image is known to be another one than that of a record, which can't be repeated then."""
+    return image.sha256 not in (None, record.image.sha256)
 
 
-def adapted(container: Container, record: Record) -> tuple[Container, list[Stage]]:
+def adapted(container: Container, image: KnownImage, record: Record) -> tuple[Container, list[Stage]]:
     """Return a container with another image than a record, and stages with the versions that the image lacks."""
-    there = known_image(container).packages
     pins = [
         f"{name}=={version}"
         for name, version in versions_in(record.venv_packages).items()
-        if normal_name(name) not in there and name not in venv.TOOLS
+        if normal_name(name) not in image.packages and name not in venv.TOOLS
     ]
     layer = record.system_layer
     more = SystemPackages.model_construct(packages=layer.requested, allow_upgrade=layer.allow_upgrade)

@@ -104,7 +104,11 @@ def has_hash(line: str) -> bool:
 
 
 def why_impossible(
-    container: Container, stages: Sequence[Stage], own: Collection[str], image: Optional[Path] = None
+    container: Container,
+    known: KnownImage,
+    stages: Sequence[Stage],
+    own: Collection[str],
+    image: Optional[Path] = None,
 ) -> str:
     """
     Return what stages ask for that the image can't have, and what to do (N-07); empty if there is nothing.
@@ -113,7 +117,6 @@ def why_impossible(
     and what is only for GPUs. pip would find that too, but after downloading everything else. `own` are the normalized
     names of packages in user software, which may hide those of the image. An image that isn't here can't be asked.
     """
-    known = extensions.known_image(container)
     if not conflicts(stages, known.packages, own, known) and not for_gpus(stages, known.packages, own, known):
         return ""
     try:

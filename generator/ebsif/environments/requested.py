@@ -22,7 +22,7 @@ from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import WantedPackages, WrongLinesError
+from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.report.asking import confirmed
@@ -166,8 +166,9 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
     name = wish.name or NAME
     container = system.added(container, wish.apt, wish.allow_upgrade)
-    wanted = extensions.with_commands(wanted_packages(wish, container), wish.properties)
-    installed = places.known(places.directories_of_modules(), container.module)[:1]
+    installed = places.called(container.module)[:1]
+    image = extensions.known_image(container, installed)
+    wanted = extensions.with_commands(wanted_packages(wish, image), wish.properties)
     own = change.packages_of(installed[0]) if wish.replace and installed else {}
     if not is_accepted(wish, container, own):
         return DECLINED
@@ -178,7 +179,7 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         name,
         extensions.append(container.stages, wanted, name),
         added=wish.added,
-        problem=problem(wish, container, wanted, packages_on(container, installed)),
+        problem=problem(wish, container, image, wanted, packages_on(container, installed)),
     )
 
 
@@ -192,11 +193,11 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     is_change = bool(extended) and wish.name in (None, extended)
     name = extended if extended and is_change else wish.name or NAME
     # before anything of it is read: another command may be installing the next one
-    there = places.everything() if is_change else []
-    known = extensions.times_of_records(str(installation.base), name, there) if is_change else None
     names = wish.request.names
+    there = names.everything if is_change else []
+    known = extensions.times_of_records(str(installation.base), name, there) if is_change else None
     container = bases.of_installation(installation, names.site)
-    environment = change.environment_of(installation, container, names, names.site)
+    environment = change.environment_of(installation, container, names)
     if not (is_change and wish.request.rebuild):
         # eb keeps what is in the place of a reinstallation
         ownfiles.report_left_behind(installation)
@@ -210,7 +211,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
             return installation
     else:
         container = system.added(container, wish.apt, wish.allow_upgrade)
-        wanted = extensions.with_commands(wanted_packages(wish, container), wish.properties)
+        wanted = extensions.with_commands(wanted_packages(wish, environment.image), wish.properties)
         environment.stages = extensions.append(environment.stages, wanted, name)
     change.report_projects(environment)
     extension = Extension(
@@ -218,7 +219,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         name,
         environment.stages,
         environment.pins,
-        problem=problem(wish, container, environment.own, environment.packages),
+        problem=problem(wish, container, environment.image, environment.own, environment.packages),
         before=installation,
         known=known,
         is_change=is_change,
@@ -233,14 +234,16 @@ def changed(
     wish: Wish, installation: Installation, environment: Environment, container: Container, name: str
 ) -> Container:
     """Change the packages of an extension as was typed; return its base with the packages of the distribution."""
-    base = change.base_of(installation, wish.request.names, wish.request.names.site)
-    container = system.removed(container, wish.remove_apt, installation.module, base)
-    container = system.added(container, wish.apt, wish.allow_upgrade)
-    environment.has_system = bool(system.own(container, base))
+    if wish.remove_apt:
+        container = system.removed(container, wish.remove_apt, installation.module, environment.base)
+    if wish.changes_system:
+        container = system.added(container, wish.apt, wish.allow_upgrade)
+    if wish.remove or wish.remove_apt:
+        environment.has_system = bool(system.own(container, environment.base))
     if wish.remove:
         change.remove(environment, wish.remove)
     if wish.names_all:
-        change.replace(environment, wanted_packages(wish, container), name)
+        change.replace(environment, wanted_packages(wish, environment.image), name)
     elif wish.add:
         change.add(environment, change.parse(wish.add), name)
     if wish.replace:
@@ -277,14 +280,13 @@ def with_newest(
     return dataclasses.replace(extension, keeps_all=False)
 
 
-def wanted_packages(wish: Wish, container: Container) -> list[Stage]:
+def wanted_packages(wish: Wish, image: KnownImage) -> list[Stage]:
     """Return the packages that were typed, as stages, and report what can't be installed."""
     wanted = WantedPackages()
     if wish.from_venv:
         wanted = venv.read(wish.from_venv)
     elif wish.requirements:
         try:
-            image = extensions.known_image(container)
             wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
         except WrongLinesError as error:
             raise WrongLinesError(str(error), with_added(wish, error.lines)) from None
@@ -305,8 +307,11 @@ def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Se
     if isinstance(found, Installation):
         container, installed = bases.of_installation(found, wish.request.names.site), [found]
     else:
-        container, installed = found, places.known(places.directories_of_modules(), found.module)[:1]
-    return problem(wish, container, requirements.split_into_stages(list(lines)), packages_on(container, installed))
+        container, installed = found, places.called(found.module)[:1]
+    image = extensions.known_image(container, installed)
+    return problem(
+        wish, container, image, requirements.split_into_stages(list(lines)), packages_on(container, installed)
+    )
 
 
 def packages_on(container: Container, installed: Iterable[Installation]) -> set[str]:
@@ -315,15 +320,15 @@ def packages_on(container: Container, installed: Iterable[Installation]) -> set[
     return own | requirements.names_in(lines_of(container.stages))
 
 
-def problem(wish: Wish, container: Container, stages: Sequence[Stage], own: Collection[str]) -> str:
+def problem(wish: Wish, container: Container, image: KnownImage, stages: Sequence[Stage], own: Collection[str]) -> str:
     """Return why stages can't be installed, as far as it is known; `own` packages may hide those of the image."""
     request = wish.request
     if request.dry_run:
         # perhaps only an easyconfig is asked for, for another machine
         return ""
-    texts = [replacing.why_impossible(container, stages, own, request.image)]
+    texts = [replacing.why_impossible(container, image, stages, own, request.image)]
     if not request.writes:
-        texts.append(indexes.why_unknown(container, stages, own, request.image, request.repeated))
+        texts.append(indexes.why_unknown(container, image, stages, own, request.image, request.repeated))
     return "\n".join(filter(None, texts))
 
 
@@ -370,12 +375,13 @@ def repeat(wish: Wish, lock: Path) -> int:
     # --check runs commands, too: it tries the installation
     if not trust.is_agreed(request, lock, stages, request.check or request.installs):
         return FOUND
-    if repeating.has_other_image(container, record):
+    image = extensions.known_image(container, places.called(container.module))
+    if repeating.has_other_image(image, record):
         output.note(
             f"{container.module} has another image than {lock}: the packages in {lock} are installed in the "
             "same versions, except those that the image already has"
         )
-        container, stages = repeating.adapted(container, record)
+        container, stages = repeating.adapted(container, image, record)
         return making.make(request, Extension(container, name, stages))
     text = lock.read_text(encoding="utf-8")
     extension = Extension(

@@ -71,6 +71,11 @@ class Names:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
 
+    @cached_property
+    def everything(self) -> list[Installation]:
+        """The installations below EasyBuild's prefix and on MODULEPATH, as they were when a command first asked."""
+        return places.everything()
+
     def installed_as(self, text: str) -> Optional[Installation]:
         """
         Return the installation that the modules tool loads by exactly this name, which may be an alias (N-05).
@@ -131,7 +136,7 @@ class Names:
             raise EbsifError(f"{shown(module)} is no extension, so there are no earlier ones of it")
         return [
             one
-            for one in places.everything()
+            for one in self.everything
             if one.base == module.base
             and one.extension
             and one.extension[0] == module.extension[0]
@@ -257,7 +262,7 @@ class Names:
         here = self.here(text)
         if not here:
             # asking EasyBuild takes longer
-            self.installations = places.everything()
+            self.installations = self.everything
             here = self.here(text)
         if here:
             return here

@@ -341,9 +341,14 @@ def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Insta
     return once(one for directory in directories for one in module_files(directory, name))
 
 
+def called(module: str) -> list[Installation]:
+    """Return the installations that a module of this name on MODULEPATH stands for: one, if it is in one directory."""
+    return known(directories_of_modules(), module)
+
+
 def of_container(container: Container) -> Optional[Installation]:
     """Return the installation of a container of the catalog, without reading all modules of a large system."""
-    return next((one for name in container.modules for one in known(directories_of_modules(), name)), None)
+    return next((one for name in container.modules for one in called(name)), None)
 
 
 def once(installations: Iterable[Installation]) -> list[Installation]:
