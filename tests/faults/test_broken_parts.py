@@ -12,6 +12,8 @@ from account import OWN_MOUNTS
 from parts import Installed, wheel_settings
 from support import heed_signals
 
+# not like the one of other tests on this machine
+SLEEP = f"sleep 57.{os.getpid()}"
 MODULE = Installed.SQUASHED
 TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
 WORKS = f"module load {MODULE} && singularity exec $SIF python -c 'import hello'"
@@ -250,7 +252,7 @@ def test_a_read_only_installation(installed_once, wheels, fault):
 def test_an_interrupted_installation(before, installed_before, fault):
     """Ctrl-C in a stage: eb ends, no process and no partial file is left, the earlier installation works."""
     case = fault("signals", "INT in a stage")
-    stages = [{"post": [["sh", "-c", "echo in the middle; exec sleep 57.25"]]}]
+    stages = [{"post": [["sh", "-c", f"echo in the middle; exec {SLEEP}"]]}]
     status = interrupted(before, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), times=1)
     case.shown(status != 0, "status 0")
     case.kept(sleeping() == [], "a process is left")
@@ -260,7 +262,7 @@ def test_an_interrupted_installation(before, installed_before, fault):
 def test_an_interrupted_first_installation(site, fault):
     """Ctrl-C, twice, in the sanity check, when everything is installed but the module: nothing is left of it."""
     case = fault("signals", "INT in the sanity check of a first installation")
-    commands = "sanity_check_commands = ['exec sleep 57.25']\n"
+    commands = f"sanity_check_commands = ['exec {SLEEP}']\n"
     status = interrupted(site, site.easyconfig(TEXT + commands), times=2)
     case.shown(status != 0, "status 0")
     case.kept(sleeping() == [], "a process is left")
@@ -272,7 +274,7 @@ def test_an_interrupted_first_installation(site, fault):
 def test_a_terminal_that_is_closed(before, installed_before, fault):
     """H25: after the new installation has taken its place: the earlier one is back, and no lock is left."""
     case = fault("signals", "HUP in a command after the installation, twice, and nobody reads what eb prints")
-    text = TEXT + "postinstallcmds = ['exec sleep 57.25']\n"
+    text = f"{TEXT}postinstallcmds = ['exec {SLEEP}']\n"
     status = interrupted(before, before.easyconfig(text), times=2, number=signal.SIGHUP)
     case.shown(status != 0, "status 0")
     case.kept(sleeping() == [], "a process is left")
@@ -306,5 +308,5 @@ def interrupted(site, easyconfig, times, number=signal.SIGINT):
 
 def sleeping():
     """Return the processes of the tests above."""
-    found = subprocess.run(["pgrep", "-f", "^sleep 57.25"], capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(["pgrep", "-f", f"^{SLEEP}$"], capture_output=True, text=True, check=False).stdout
     return found.split()

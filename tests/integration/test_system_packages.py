@@ -32,6 +32,9 @@ AS_ROOT = (
 )
 
 
+# not like the one of other tests on this machine
+SLEEP = f"sleep 654.{os.getpid()}"
+
 # files in directories that aren't copied, or that hold what isn't packed
 PLACED = (
     "usr/local/bin/placed",
@@ -84,8 +87,8 @@ def repository(tmp_path_factory):
         ),
     )
     make_deb(folder, "vendor", files={"opt/vendor/file": "text"})
-    make_deb(folder, "lingering", postinst="(sleep 654.321 &)")
-    make_deb(folder, "slow", postinst="(sleep 765.432 &)\ntouch $HOME/started\nsleep 765.432")
+    make_deb(folder, "lingering", postinst=f"({SLEEP} &)")
+    make_deb(folder, "slow", postinst=f"({SLEEP} &)\ntouch $HOME/started\n{SLEEP}")
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
     make_deb(folder, "hostile", postinst=HOSTILE)
     return folder
@@ -423,7 +426,7 @@ def test_a_package_that_leaves_a_process(add):
     record, _ = add("lingering")
     assert record.packages == ["lingering==1.0"]
     assert time.monotonic() - started < 600
-    assert subprocess.run(["pgrep", "-f", "sleep 654.321"], check=False, capture_output=True).stdout == b""
+    assert subprocess.run(["pgrep", "-f", SLEEP], check=False, capture_output=True).stdout == b""
 
 
 def test_an_interrupted_installation(base_image, repository, tmp_path):
@@ -446,7 +449,7 @@ def test_an_interrupted_installation(base_image, repository, tmp_path):
         PREFIX=site.prefix,
     )
     assert result.returncode
-    assert subprocess.run(["pgrep", "-f", "sleep 765.432"], check=False, capture_output=True).stdout == b""
+    assert subprocess.run(["pgrep", "-f", SLEEP], check=False, capture_output=True).stdout == b""
     assert not list(site.prefix.rglob("system-*/root"))
 
 
