@@ -11,6 +11,7 @@ from support import CONTAINER_FILES, make_wheel, printed
 
 IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
+MAKE_VENV = CONTAINER_FILES / "share/ebsif/make-venv.py"
 LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
 # printed by every program: its Python, its arguments, its own name, and where it looks for modules
@@ -55,6 +56,17 @@ def add_program(path, text, mode=0o755):
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(text)
     path.chmod(mode)
+
+
+def test_an_environment_sees_the_packages_of_the_image(tmp_path):
+    """house 2.3, S001-20: if the image's Python is that of a venv, also packages in directories that a .pth adds."""
+    packages, more = make_venv(tmp_path / "image"), tmp_path / "more"
+    more.mkdir()
+    for folder, name in ((packages, "one"), (more, "two")):
+        (folder / f"{name}.py").touch()
+    (packages / "more.pth").write_text(f"{more}\n")
+    texts = [MAKE_VENV.read_text(), tmp_path / "mine", "", "", "import one, two; print(one.__file__, two.__file__)"]
+    assert printed([tmp_path / "image/bin/python", "-I", "-c", *texts]) == f"{packages}/one.py {more}/two.py\n"
 
 
 class Place:

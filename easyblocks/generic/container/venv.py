@@ -17,7 +17,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
-from easybuild.tools.utilities import nub, trace_msg
+from easybuild.tools.utilities import trace_msg
 
 from . import builds
 from .diagnosis import Diagnosis
@@ -96,22 +96,14 @@ class Venv:
         Complete the venv that `creation_command` has created, and return the packages it sees.
 
         It has to see every package of the image, or this fails: pip would download gigabytes of packages that the image
-        already has, built for other hardware. A venv created with the Python of another venv doesn't see that one's
-        packages; a .pth file adds them, after the venv's own (PYTHONPATH would put them before).
+        already has, built for other hardware.
         """
         packages = at_first = self.look_at_empty(creation)
-        folder = self.site_packages(packages)
         if image_packages.python_path:
             # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
             self.environment = {'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
             packages = self.packages()
-
-        unseen = [name for name in image_packages if name not in packages]
-        if unseen:
-            lines = nub(image_packages[name][2] for name in unseen)
-            write_seen(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines), self.folder)
-            packages = self.packages()
-            unseen = sorted(name for name in image_packages if name not in packages)
+        unseen = sorted(name for name in image_packages if name not in packages)
         if unseen:
             raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
                                  "install them again. Nothing was installed.", len(unseen), len(image_packages),

@@ -46,7 +46,7 @@ if add_pip(sys.executable):
     if status or add_pip(program):
         sys.exit(status or 1)
 seen = search_path(program)
-unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
+unseen = [path for path in search_path(sys.executable) if path not in seen]
 if unseen:
     # with a .pth file they come after the environment's own packages
     folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
