@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif.cli import main
 from ebsif.eb import framework, running
-from ebsif.environments import extension, making, plan
+from ebsif.environments import bases, downloads, extension, making, plan
 from ebsif.installed import places
 from prefixes import BASE, OTHER
 
@@ -133,6 +133,42 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     assert "undo" not in capsys.readouterr().err
 
 
+@pytest.fixture(autouse=True)
+def own_temporary(tmp_path, monkeypatch):
+    """What checks have downloaded is kept there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("PIP_CACHE_DIR", raising=False)
+
+
+def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
+    """N-07, student 13: the installation that follows a check takes its downloads and removes them; no other one."""
+    eb, taken = Eb({"rich 1.0": True}), []
+    monkeypatch.setattr(running, "install", eb)
+    assert main(["extend", BASE, "--add", "rich", "--name", "other", "--check"]) == 0
+    kept = eb.downloads
+    assert kept.is_dir() and kept.parent.parent == tmp_path and kept.parent.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(making, "install", lambda *given: taken.append(given[3].get("PIP_CACHE_DIR")))
+    monkeypatch.setattr(making, "report_earlier", lambda *_: None)
+    for packages in (["rich", "einops"], ["rich"], ["rich"]):
+        assert main(["extend", BASE, "--add", *packages, "--name", "other", "--rebuild"]) == 0
+    assert taken == [None, str(kept), None] and not kept.exists()
+    # neither of a check that says no, nor for long, nor where others can write, nor if pip keeps everything
+    eb.result = running.Result(1, "pip failed in stage 'a': no matching distribution")
+    for name in ("old", "new"):
+        (kept.parent / name).mkdir()
+    os.utime(kept.parent / "old", (0, 0))
+    assert main(["extend", BASE, "--add", "rich", "--name", "other", "--check"]) == 1
+    assert os.listdir(kept.parent) == ["new"]
+    made = extension.Extension(bases.Container, "x")
+    monkeypatch.setattr(downloads, "key_of", lambda _: "new")
+    assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+    kept.parent.chmod(0o770)
+    assert downloads.for_check(made) == {}
+    kept.parent.chmod(0o700)
+    monkeypatch.setenv("PIP_CACHE_DIR", "/mine")
+    assert downloads.for_check(made) == {}
+
+
 class Eb:
     """
     What eb does for a check: it writes pip's report.
@@ -147,6 +183,10 @@ class Eb:
         self.packages, self.easyconfig, self.result = packages, "", running.Result()
 
     def __call__(self, arguments, **variables):
+        # the check of a lock has none
+        if "PIP_CACHE_DIR" in variables:
+            self.downloads = Path(variables.pop("PIP_CACHE_DIR"))
+            (self.downloads / "wheels").mkdir(parents=True, exist_ok=True)
         assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's

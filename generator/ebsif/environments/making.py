@@ -29,8 +29,8 @@ from ebsif.catalog.records import system_of
 from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
+from ebsif.environments import downloads, plan
 from ebsif.environments import extension as extensions
-from ebsif.environments import plan
 from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND, EbsifError
@@ -181,12 +181,14 @@ def write(
         write_file(path, text, again)
         if request.installs:
             with remedies.whole(request.repeated):
+                kept = downloads.for_installation(extension)
                 install(
                     path,
                     request.rebuild,
                     [*request.more, extensions.sources(extension.container(date))],
-                    extension.variables(known),
+                    {**extension.variables(known), **kept},
                 )
+                downloads.remove(kept)
             for place in beside:
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
@@ -286,7 +288,7 @@ def show_plan(request: Request, extension: Extension, date: str, known: Optional
         planned = known(container)
     else:
         of_base = [] if extension.kept else packages_of_base(extension)
-        planned = plan.check(container, request.more, request.image, extension.kept or of_base, extension.variables())
+        planned = check(request, extension, container, extension.kept or of_base)
         planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
     is_replaced = not request.again and places.installed_as(module) is not None
     if is_replaced:
@@ -300,6 +302,18 @@ def show_plan(request: Request, extension: Extension, date: str, known: Optional
     if wrong:
         output.note(f"but {wrong}")
     return FOUND if planned.problem else 0
+
+
+def check(request: Request, extension: Extension, container: Container, kept: Sequence[str]) -> Plan:
+    """Return what pip does for an extension; what it has downloaded is kept if the installation can follow."""
+    kept_downloads = downloads.for_check(extension)
+    planned = Plan(problem="unknown")
+    try:
+        planned = plan.check(container, request.more, request.image, kept, {**extension.variables(), **kept_downloads})
+        return planned
+    finally:
+        if planned.problem:
+            downloads.remove(kept_downloads)
 
 
 def packages_of_base(extension: Extension) -> list[str]:
