@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from account import as_root
-from serving import CLIENT, SERVER
+from serving import CLIENT, SERVER, ask
 from slurm import ALL_NODES, NODES
 
 # A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
@@ -584,7 +584,7 @@ def test_a_server_and_its_client(serving, client, environment, state):
 
 
 def test_a_server_and_other_accounts(serving):
-    """Y-02, Y-03: a server without client stays; another account reads nothing of it, and without the key gets 401."""
+    """Y-02, Y-03, Y-04: a server alone stays; another account reads nothing of it, and without the key gets 401."""
     (job,) = serving.submit(
         "--name steps --signal 60 --requeue --server './vllm serve model'", "", STAND_IN=serving.folder
     )
@@ -608,6 +608,17 @@ def test_a_server_and_other_accounts(serving):
         assert other(sys.executable, "-c", ASK, str(where["port"])).stdout == "401\n401\n"
         seen.append(other("ps", "-eo", "args").stdout)
     assert where["key"] not in "".join(seen)
+    # Y-04: from the login node, through the scheduler
+    connecting = int(serving.bash(f"ebsif connect {job} >connect.out 2>&1 </dev/null & echo $!").stdout)
+    try:
+        serving.wait(lambda: "Ctrl-C" in (serving.folder / "connect.out").read_text(), 60)
+        place = re.search("8000:([^ ]+)", (serving.folder / "connect.out").read_text())[1]
+        assert [ask(place, key)[0] for key in (where["key"], "other")] == [200, 401]
+        with as_root():
+            assert "Permission denied" in other(sys.executable, "-c", connect, place).stderr
+    finally:
+        os.kill(connecting, signal.SIGTERM)
+    serving.wait(lambda: not Path(place).parent.exists(), 60)
     # before the time limit, the server ends successfully, and the job starts again
     serving.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
     serving.wait(lambda: serving.log(job).count("ebsif connect") == 2, 240)

@@ -1,6 +1,5 @@
 """The run script that starts a server and a program that uses it, with a stand-in for `vllm serve --uds`."""
 
-import contextlib
 import http.client
 import json
 import os
@@ -10,73 +9,9 @@ import stat
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from serving import CLIENT, SERVER
-from support import CONTAINER_FILES
-
-START = CONTAINER_FILES / "runscripts/start-server.py"
-
-
-class Job:
-    """A job with a server on this machine."""
-
-    KEY = "0123456789abcdef"
-
-    def __init__(self, folder):
-        self.folder, self.process = folder, None
-        (folder / "server.py").write_text(SERVER)
-        (folder / "client.py").write_text(CLIENT)
-        self.log = folder / "run-server.log"
-
-    def start(self, *arguments, where="{socket}", options=(), **environment):
-        """Start the server and, for arguments, the client."""
-        server = ["--", sys.executable, str(self.folder / "server.py"), "model", "--uds", where]
-        client = ["--", "client.py", *arguments] if arguments else []
-        self.process = subprocess.Popen(
-            [sys.executable, START, "--ready=/health", *options, *server, *client],
-            cwd=self.folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "STAND_IN": str(self.folder),
-                "OPENAI_API_KEY": self.KEY,
-                "EBSIF_JOB": "12.x",
-                "EBSIF_SERVER_LOG": str(self.log),
-                "RANK": "0",
-                "no_proxy": "site",
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def wait_for(self, name):
-        """Wait until a file in the folder has content; return it as JSON."""
-        end = time.monotonic() + 60
-        while True:
-            assert time.monotonic() < end and self.process.poll() is None, self.process.communicate()[0]
-            with contextlib.suppress(OSError, json.JSONDecodeError):
-                return json.loads((self.folder / name).read_text())
-            time.sleep(0.05)
-
-    def ended(self):
-        """Wait for the end; return the status and all that was said. Nothing stays."""
-        said = self.process.communicate(timeout=60)[0]
-        alive = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if f"STAND_IN={self.folder}\0".encode() in path.read_bytes():
-                    alive.append((path.parent / "cmdline").read_bytes())
-        assert not alive
-        assert not [path for path in Path("/tmp").glob("ebsif-server-12_x-*") if path == self.directory]
-        return self.process.returncode, said
-
-    @property
-    def directory(self):
-        """The server's directory."""
-        return Path(json.loads((self.folder / "told.json").read_text())["words"][-1]).parent
+from serving import START, Job
 
 
 @pytest.fixture

@@ -39,6 +39,11 @@ class Scheduler:
     # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
     state: Tuple[str, ...]
     queued: str
+    # a regular expression for what that prints, with groups for state, owner and first node; the state of one that runs
+    described: str
+    running: str
+    # the command that runs another one on the first node of a job, %j, or %n, so that both its ends are pipes
+    inside: Tuple[str, ...]
     # a regular expression for an option that keeps other jobs away from the nodes of a job
     whole_nodes: str
     # how many seconds before the time limit it can signal a batch script at most; 0: not at all
@@ -66,8 +71,11 @@ class Slurm(Scheduler):
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     answers = ('sinfo',)
     cancel = ('scancel',)
-    state = ('squeue', '--noheader', '--format=%T', '--jobs')
+    state = ('squeue', '--noheader', '--format=%T %u %B', '--jobs')
     queued = 'PENDING|CONFIGURING'
+    described = r'(?P<state>\S+) (?P<owner>\S+) (?P<node>\S+)'
+    running = 'RUNNING'
+    inside = ('srun', '--jobid=%j', '--overlap', '--nodes=1', '--ntasks=1', '--relative=0', '--quiet')
     whole_nodes = r'--exclusive(=(exclusive|user))?(\s|$)'
     signals_within = 65535
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
@@ -86,6 +94,11 @@ class PBS(Scheduler):
     cancel = ('qdel',)
     state = ('qstat', '-f')
     queued = 'job_state = [QHW]'
+    described = (r'Job_Owner = (?P<owner>[^@\s]+).*job_state = (?P<state>\w)'
+                 r'(.*exec_host = (?P<node>[^/\s]+))?')
+    running = 'R'
+    # it starts nothing else in a job, but lets its owner in
+    inside = ('ssh', '-T', '-o', 'BatchMode=yes', '%n')
     whole_nodes = r'^-l *place=(\w+:)?excl(host)?(:|\s|$)'
     lacks = {
         # qrerun needs the privileges of an operator
@@ -105,8 +118,11 @@ class Flux(Scheduler):
     after = ('--dependency=afterok:%s',)
     answers = ('flux', 'jobs')
     cancel = ('flux', 'cancel')
-    state = ('flux', 'jobs', '--no-header', '--format={state}')
+    state = ('flux', 'jobs', '--no-header', '--format={state} {username} {nodelist}')
     queued = 'DEPEND|PRIORITY|SCHED'
+    described = r'(?P<state>\S+) (?P<owner>\S+)( (?P<node>\S+))?'
+    running = 'RUN'
+    inside = ('flux', 'proxy', '%j', 'flux', 'exec', '--rank=0')
     whole_nodes = r'(^|\s)(--exclusive|-x)(\s|$)'
     lacks = {
         'requeue': 'Flux puts no job back into the queue: use --segments',

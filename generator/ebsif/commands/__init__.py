@@ -19,6 +19,7 @@ HEADINGS = {
         "remove": "remove a module that you have installed",
         "run": "run a command in a container, without loading its module",
         "job": "write a batch script that runs a program on many nodes",
+        "connect": "reach the server of a running job",
         "kernel": "add a module to the kernels of Jupyter",
         "interpreter": "give editors a Python interpreter that runs in a container",
         "doctor": "check this machine, or whether installed modules still work",

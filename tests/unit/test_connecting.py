@@ -1,0 +1,153 @@
+"""`ebsif connect`, with stand-ins for the scheduler and for the server of a job."""
+
+import os
+import pwd
+import re
+import secrets
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from serving import Job, ask
+
+PERSON = pwd.getpwuid(os.getuid()).pw_name
+
+# Answers for any job as it was told, and runs what srun would run on a node.
+PROGRAMS = {
+    "squeue": '#!/bin/sh\necho "$SAYS"\n',
+    "srun": '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "qstat": '#!/bin/sh\nprintf "  Job_Owner = %s@pbs\\n  job_state = R\\n  exec_host = n7/0*4+n8/0\\n" "$SAYS"\n',
+    "ssh": '#!/bin/sh\nwhile [ "${1#n}" = "$1" ]; do shift; done\nexec sh -c "$2"\n',
+}
+
+
+class Login:
+    """A login node with a scheduler."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name, text in PROGRAMS.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+
+    def connect(self, *arguments, says=f"RUNNING {PERSON} n7", site="local"):
+        """Start `ebsif connect`; return its Popen."""
+        return subprocess.Popen(
+            [sys.executable, "-c", "from ebsif.cli import main; raise SystemExit(main())", "connect", *arguments],
+            env={"PATH": f"{self.folder}:{os.environ['PATH']}", "SAYS": says, "EBSIF_SITE": site},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def login(tmp_path):
+    """A login node."""
+    (tmp_path / "bin").mkdir()
+    return Login(tmp_path / "bin")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A job whose server stays."""
+    job = Job(tmp_path)
+    job.number = str(secrets.randbelow(10**15))
+    job.start(EBSIF_JOB=job.number)
+    job.wait_for("told.json")
+    yield job
+    job.process.kill()
+
+
+def ready(job):
+    """Wait until the server of a job can be reached."""
+    while "ebsif connect" not in job.process.stdout.readline():
+        assert job.process.poll() is None
+
+
+@pytest.mark.parametrize(("site", "says"), [("local", f"RUNNING {PERSON} n7"), ("derecho", PERSON)])
+def test_the_server_of_a_running_job(login, served, site, says):
+    """Y-04: a socket file of the person alone, the commands for the computer at home, and no key in a file."""
+    ready(served)
+    connected = login.connect(f"{served.number}", says=says, site=site)
+    said = ""
+    while "Ctrl-C" not in said:
+        line = connected.stdout.readline()
+        assert line, connected.stderr.read()
+        said += line
+    path, here = re.search(r"^  ssh -N -L 8000:(\S+) (\S+) &$", said, re.MULTILINE).groups()
+    key = re.search(rf'OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_API_KEY="\$\(ssh {here} cat (\S+)\)"', said)[1]
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700 and stat.S_IMODE(Path(key).stat().st_mode) == 0o600
+    assert served.KEY not in said and Path(key).read_text() == served.KEY
+    # large ones, several at a time, and without the key
+    large, found = b"x" * 5_000_000, []
+    asking = [threading.Thread(target=lambda: found.append(ask(path, served.KEY, "/v1/x", large))) for _ in range(3)]
+    for thread in asking:
+        thread.start()
+    assert ask(path, served.KEY) == (200, b"/v1/models")
+    assert ask(path, "other")[0] == 401
+    for thread in asking:
+        thread.join()
+    assert found == [(200, large.upper())] * 3
+    # it ends with the job, and leaves nothing
+    served.process.send_signal(signal.SIGTERM)
+    served.ended()
+    connected.send_signal(signal.SIGINT)
+    connected.communicate(timeout=60)
+    assert not Path(path).parent.exists()
+
+
+def test_a_port_for_programs_of_the_login_node(login, served):
+    """Y-04: --port listens on the loop-back address; the server asks for the key there, too; a port in use is said."""
+    ready(served)
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+        one.listen()
+        refused = login.connect(served.number, "--port", str(port))
+        assert f"port {port}: Address already in use: use another one" in refused.communicate(timeout=60)[1]
+        assert refused.returncode == 3
+    connected = login.connect(served.number, "--port", str(port))
+    while "Ctrl-C" not in connected.stdout.readline():
+        assert connected.poll() is None
+    assert [ask(port, key)[0] for key in (served.KEY, "other")] == [200, 401]
+    connected.send_signal(signal.SIGINT)
+    connected.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("job", "says", "expected"),
+    [
+        ("12", "", "there is no job 12 in the queue: it may have ended"),
+        ("12", "RUNNING somebody n7", "job 12 belongs to somebody: only its owner can reach its server"),
+        ("12", f"PENDING {PERSON} n7", "job 12 doesn't run (its state is PENDING): connect while it does"),
+        ("0", f"RUNNING {PERSON} n7", "job 0 has no server: `ebsif job --server COMMAND` starts one"),
+        ("-x", f"RUNNING {PERSON} n7", ""),
+        ("$(id)", f"RUNNING {PERSON} n7", "'$(id)' is not the ID of a job"),
+    ],
+)
+def test_jobs_without_a_server(login, job, says, expected):
+    """Y-04: what is wrong with a job is said."""
+    connected = login.connect(job, says=says)
+    said = connected.communicate(timeout=60)[1]
+    assert connected.returncode in (2, 3) and expected in said, said
+
+
+def test_a_server_that_is_not_ready(login, tmp_path):
+    """Y-04: a server that still loads its model, and a directory that somebody else could have made."""
+    job = Job(tmp_path)
+    job.start(SLOW="100", EBSIF_JOB=(number := str(secrets.randbelow(10**15))))
+    try:
+        job.wait_for("told.json")
+        said = login.connect(number).communicate(timeout=60)[1]
+        assert f"job {number} has a server that does not answer yet: try again" in said
+        job.directory.chmod(0o755)
+        assert f"job {number} has no server" in login.connect(number).communicate(timeout=60)[1]
+    finally:
+        job.process.kill()
