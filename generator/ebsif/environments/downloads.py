@@ -57,7 +57,7 @@ def own_folder() -> Optional[Path]:
 
 def key_of(extension: Extension) -> str:
     """Return a name for the downloads of an extension: what was built for another image or request may not fit."""
-    known = [extension.text("0", "")]
+    known = [extension.at("0").body]
     with contextlib.suppress(EbsifError, OSError):
         path = replacing.image_of(extension.base)
         found = path.stat()

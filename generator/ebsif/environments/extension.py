@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
@@ -82,20 +83,9 @@ class Extension:
     added: Sequence[str] = ()
     keeps_all: bool = False
 
-    def container(self, date: str) -> Container:
-        """Return the extended container with a date; see `extend`."""
-        extended = extend(self.base, self.stages, self.name, date)
-        path = Path(extended.easyconfig_name)
-        files = {key: path.with_suffix(companion.suffix).name for key, companion in self.companions.items()}
-        return extended.replace(requirements=files) if files else extended
-
-    def module(self, date: str) -> str:
-        """Return the name of its module with a date."""
-        return f"{self.base.module}-{self.name}-{date}"
-
-    def text(self, date: str, command: str) -> str:
-        """Return the text of its easyconfig with a date, as written by a command."""
-        return easyconfig.render(self.container(date), easyconfigtext.header(command))
+    def at(self, date: str) -> "DatedExtension":
+        """Return the extension with a date."""
+        return DatedExtension(self, date)
 
     def variables(self, known: Optional[Mapping[str, int]] = None) -> dict[str, str]:
         """
@@ -109,12 +99,47 @@ class Extension:
         start = {REUSE_VARIABLE: str(self.before.root)} if self.before else {}
         return {**start, **({} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)})}
 
-    def is_in(self, path: Path, date: str) -> bool:
+
+@dataclass(frozen=True)
+class DatedExtension:
+    """An extension with its date: a module of its own, and the easyconfig of that."""
+
+    extension: Extension
+    date: str
+
+    @property
+    def module(self) -> str:
+        """The name of the module."""
+        return f"{self.extension.base.module}-{self.extension.name}-{self.date}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the easyconfig."""
+        return f"{self.module.replace('/', '-')}.eb"
+
+    @cached_property
+    def container(self) -> Container:
+        """The extended container; see `extend`."""
+        extended = extend(self.extension.base, self.extension.stages, self.extension.name, self.date)
+        path, companions = Path(self.file_name), self.extension.companions
+        files = {key: path.with_suffix(companion.suffix).name for key, companion in companions.items()}
+        return extended.replace(requirements=files) if files else extended
+
+    @cached_property
+    def body(self) -> str:
+        """The text of the easyconfig below its first line."""
+        return easyconfig.render(self.container, easyconfigtext.header("")).partition("\n")[2]
+
+    def text(self, command: str) -> str:
+        """Return the text of the easyconfig, as written by a command."""
+        return f"{easyconfigtext.header(command)}\n{self.body}"
+
+    def is_in(self, path: Path) -> bool:
         """Return whether an easyconfig is that of this extension, whichever command has written it."""
-        if self.is_same:
-            return self.is_same(path)
+        if self.extension.is_same:
+            return self.extension.is_same(path)
         first, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        return easyconfigtext.is_written(first) and rest == self.text(date, "").partition("\n")[2]
+        return easyconfigtext.is_written(first) and rest == self.body
 
 
 def extend(container: Container, stages: Sequence[Stage], name: str, date: str) -> Container:

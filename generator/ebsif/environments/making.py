@@ -31,7 +31,7 @@ from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
 from ebsif.environments import downloads, plan
 from ebsif.environments import extension as extensions
-from ebsif.environments.extension import ExtendingError, Extension
+from ebsif.environments.extension import DatedExtension, ExtendingError, Extension
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND, EbsifError
 from ebsif.installed import places
@@ -139,28 +139,25 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     if known is None:
         known = extensions.times_of_records(extension.base.module, extension.name, there)
     report_lost(extension, list(earlier.values()))
-    date, same = choose_date(request, extension, earlier)
+    dated, same = choose_date(request, extension, earlier)
     if same:
         return nothing_to_do(same, as_json=request.json)
     if request.check:
-        return show_plan(request, extension, date, planned)
+        return show_plan(request, dated, planned)
     if extension.problem and not request.dry_run:
         raise ExtendingError(extension.problem)
-    text = extension.text(date, request.command)
     if request.dry_run:
-        print(text, end="")
+        print(dated.text(request.command), end="")
         return 0
-    path = request.folder / extension.container(date).easyconfig_name
-    if not extension.companions and path.exists() and extension.is_in(path, date):
-        text = path.read_text(encoding="utf-8")
-    written = write(request, extension, path, text, date, known)
+    path = request.folder / dated.file_name
+    written = write(request, dated, path, known)
     if request.installs:
         report_earlier(request, extension)
         if request.json:
             print_result(installed_from(path), is_new=True)
         return 0
     if request.json:
-        print(json.dumps({"module": extension.module(date), "files": list(map(str, written))}))
+        print(json.dumps({"module": dated.module, "files": list(map(str, written))}))
         return 0
     for one in written:
         print(one)
@@ -169,23 +166,24 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     return 0
 
 
-def write(
-    request: Request, extension: Extension, path: Path, text: str, date: str, known: Mapping[str, int]
-) -> list[Path]:
+def write(request: Request, dated: DatedExtension, path: Path, known: Mapping[str, int]) -> list[Path]:
     """Write the easyconfig of an extension and the files that it names, and install it if asked to; return them."""
+    extension = dated.extension
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     with removed_after_failure(path, *beside):
-        again = may_replace(request, path, extension.module(date))
+        again = may_replace(request, path, dated.module)
         for place, companion in beside.items():
             companion.write(place, again)
-        write_file(path, text, again)
+        # another command may have written the same
+        if beside or not path.exists() or not dated.is_in(path):
+            write_file(path, dated.text(request.command), again)
         if request.installs:
             with remedies.whole(request.repeated):
                 kept = downloads.for_installation(extension)
                 install(
                     path,
                     request.rebuild,
-                    [*request.more, extensions.sources(extension.container(date))],
+                    [*request.more, extensions.sources(dated.container)],
                     {**extension.variables(known), **kept},
                 )
                 downloads.remove(kept)
@@ -255,33 +253,36 @@ def report_lost(extension: Extension, earlier: Sequence[Installation]) -> None:
 
 def choose_date(
     request: Request, extension: Extension, earlier: Mapping[str, Installation]
-) -> tuple[str, Optional[Installation]]:
-    """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
+) -> tuple[DatedExtension, Optional[Installation]]:
+    """Return an extension with its date, with a number if it isn't the first, and its installation if it is done."""
 
-    def is_done(installation: Installation, date: str) -> bool:
+    def is_done(installation: Installation, dated: DatedExtension) -> bool:
         path = installation.easyconfig
-        return path is not None and not request.again and extension.is_in(path, date)
+        return path is not None and not request.again and dated.is_in(path)
 
     chosen = request.date or extension.date
     if chosen:
         later = [one for date, one in earlier.items() if newest.date_key(date) > newest.date_key(chosen)]
         if later:
             output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
-        there = places.installed_as(extension.module(chosen)) if request.check or request.installs else None
-        return chosen, there if there and is_done(there, chosen) else None
+        dated, everything = extension.at(chosen), request.names.everything
+        there = places.installed_as(dated.module, everything) if request.check or request.installs else None
+        return dated, there if there and is_done(there, dated) else None
     for date in extensions.of_today(earlier)[-1:]:
-        if request.again or is_done(earlier[date], date):
-            return date, None if request.again else earlier[date]
+        dated = extension.at(date)
+        if request.again or is_done(earlier[date], dated):
+            return dated, None if request.again else earlier[date]
     for date in extensions.free_dates(earlier):
-        path = request.folder / f"{extension.module(date).replace('/', '-')}.eb"
-        if not path.exists() or request.rebuild or extension.is_in(path, date):
+        dated = extension.at(date)
+        path = request.folder / dated.file_name
+        if not path.exists() or request.rebuild or dated.is_in(path):
             break
-    return date, None
+    return dated, None
 
 
-def show_plan(request: Request, extension: Extension, date: str, known: Optional[Callable[[Container], Plan]]) -> int:
+def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[[Container], Plan]]) -> int:
     """Show what pip would do; return the exit status."""
-    container, module = extension.container(date), extension.module(date)
+    extension, container, module = dated.extension, dated.container, dated.module
     if extension.problem:
         planned = Plan(problem=extension.problem)
     elif known:
@@ -290,7 +291,7 @@ def show_plan(request: Request, extension: Extension, date: str, known: Optional
         of_base = [] if extension.kept else packages_of_base(extension)
         planned = check(request, extension, container, extension.kept or of_base)
         planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
-    is_replaced = not request.again and places.installed_as(module) is not None
+    is_replaced = not request.again and places.installed_as(module, request.names.everything) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)
@@ -515,7 +516,7 @@ def install(
 
 def can_be_removed(installation: Installation, options: Sequence[str]) -> bool:
     """Return whether the whole name of an installation, made with options of eb, means it without these, too."""
-    found = places.installed_as(shown(installation))
+    found = places.installed_as(shown(installation), places.everything())
     return bool(found and places.is_same(found.root, installation.root)) and not any(
         one.startswith(ELSEWHERE) for one in options
     )

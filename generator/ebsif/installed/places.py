@@ -417,9 +417,9 @@ def everything() -> list[Installation]:
     return installations()[0]
 
 
-def installed_as(module: str) -> Optional[Installation]:
-    """Return the installation of a module, wherever it is; None if there is none."""
-    return next((one for one in everything() if shown(one) == module), None)
+def installed_as(module: str, there: Iterable[Installation]) -> Optional[Installation]:
+    """Return the installation of a module among those that are there; None if there is none."""
+    return next((one for one in there if shown(one) == module), None)
 
 
 class Search:
