@@ -72,17 +72,43 @@ def send(connection, line):
     connection.sendall(line + b'\n')
 
 
-def introduce(connection, secret, own, other):
-    """Raise OSError unless both sides prove that they know the secret; `own` and `other` are what they are (bytes)."""
-    def proof(who, challenge):
-        return hmac.new(secret, who + b' ' + challenge, hashlib.sha256).hexdigest().encode()
+class Introduction:
+    """
+    A connection whose other side isn't known yet: each side proves that it knows the secret.
 
-    connection.settimeout(MOMENT)
-    challenge = os.urandom(16).hex().encode()
-    send(connection, challenge)
-    send(connection, proof(own, receive(connection)))
-    if not hmac.compare_digest(receive(connection), proof(other, challenge)):
-        raise ConnectionError("another program, which doesn't know the secret of this job")
+    `own` and `other` are what the sides are (bytes). Nothing here waits: somebody else may connect and say nothing.
+    """
+
+    def __init__(self, connection, secret, own, other):
+        self.connection, self.secret, self.own, self.other = connection, secret, own, other
+        self.challenge, self.heard, self.end = os.urandom(16).hex().encode(), b'', time.monotonic() + MOMENT
+        connection.settimeout(MOMENT)
+        send(connection, self.challenge)
+
+    def proof(self, who, challenge):
+        """Return what proves that a side knows the secret."""
+        return hmac.new(self.secret, who + b' ' + challenge, hashlib.sha256).hexdigest().encode()
+
+    def read(self):
+        """Read what has come; return whether the other side has proved itself, and raise OSError if it can't."""
+        more = self.connection.recv(1000)
+        before, self.heard = self.heard.count(b'\n'), self.heard + more
+        lines = self.heard.split(b'\n')
+        if not before and len(lines) > 1:
+            send(self.connection, self.proof(self.own, lines[0]))
+        if len(lines) < 3 and more and len(self.heard) < 1000:
+            return False
+        if len(lines) != 3 or not hmac.compare_digest(lines[1], self.proof(self.other, self.challenge)):
+            raise ConnectionError("another program, which doesn't know the secret of this job")
+        return True
+
+
+def introduce(connection, secret):
+    """Introduce another node to the first one; raise OSError if that isn't it."""
+    introduction = Introduction(connection, secret, b'other', b'first')
+    while not introduction.read():
+        if time.monotonic() > introduction.end:
+            raise ConnectionError('no answer')
 
 
 # --- the nodes
@@ -177,12 +203,14 @@ class FirstNode(Node):
 
     def run(self):
         """Start the head, then the program; raise EndError when all is over."""
-        self.names, self.joined = {}, set()
+        self.names, self.joined, self.introductions = {}, set(), {}
         with self.listen() as self.listener:
             self.connections.append(self.listener)
             self.until(lambda: len(self.names) == self.size - 1,
                        lambda: 'only %d of %d nodes have come' % (1 + len(self.names), self.size))
-            self.connections.remove(self.listener)
+        for connection in (self.listener, *self.introductions):
+            connection.close()
+            self.connections.remove(connection)
         # by which the others reach this node
         own = self.connections[0].getsockname()[0] if self.connections else socket.gethostbyname(self.host)
         port = free_port(own)
@@ -218,14 +246,12 @@ class FirstNode(Node):
         """Let another node in, or note that it has joined; end if it is lost."""
         if connection is self.listener:
             connection, (name, *_) = self.listener.accept()
-            try:
-                introduce(connection, self.secret, b'first', b'other')
-            except OSError as error:
-                connection.close()
-                say('refused a connection of %s: %s' % (name, error))
-            else:
+            with contextlib.suppress(OSError):
+                self.introductions[connection] = name, Introduction(connection, self.secret, b'first', b'other')
                 self.connections.append(connection)
-                self.names[connection] = name
+            return
+        if connection in self.introductions:
+            self.listen_to(connection)
             return
         line = b''
         with contextlib.suppress(OSError):
@@ -236,6 +262,19 @@ class FirstNode(Node):
             self.connections.remove(connection)
         else:
             raise EndError(1, 'the node %s is lost' % self.names[connection])
+
+    def listen_to(self, connection):
+        """Let another node in when it has proved itself, and nobody else."""
+        name, introduction = self.introductions[connection]
+        try:
+            if introduction.read():
+                del self.introductions[connection]
+                self.names[connection] = name
+        except OSError as error:
+            say('refused a connection of %s: %s' % (name, error))
+            del self.introductions[connection]
+            self.connections.remove(connection)
+            connection.close()
 
     def let_others_end(self):
         """Let the other nodes end successfully, before the head of Ray ends."""
@@ -266,7 +305,7 @@ class OtherNode(Node):
         while True:
             try:
                 connection = socket.create_connection((self.host, self.port), MOMENT)
-                introduce(connection, self.secret, b'other', b'first')
+                introduce(connection, self.secret)
                 return connection
             except OSError as error:
                 if time.monotonic() > end:
