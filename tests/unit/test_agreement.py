@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import install, requirements, sitevalues, values
-from easybuild.easyblocks.generic.container.image import installed
+from easybuild.easyblocks.generic.container.image import installed, layout
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.catalog import fieldtypes, site
@@ -184,6 +184,7 @@ def test_rules_for_texts_have_one_home(rule):
         (r"\(\?=%\*", "values.py"),
         ("[.]lock[.]json", "lockfile.py"),
         (r"egg=\(", "requirements.py"),
+        (r"org\.opencontainers\.image\.ref", "layout.py"),
     ],
 )
 def test_rules_of_both_sides_have_one_home(rule, home):
@@ -196,7 +197,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [sitevalues, values, lockfile, installed, requirements])
+@pytest.mark.parametrize("module", [sitevalues, values, lockfile, installed, layout, requirements])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
@@ -299,3 +300,18 @@ def test_scripts_source_files_that_there_are():
     for path in [*(CONTAINER_FILES / "bin").iterdir(), *(CONTAINER_FILES / "share/ebsif").iterdir()]:
         for name in re.findall(r"source \S*/share/ebsif/([\w.-]+)", path.read_text()):
             assert (CONTAINER_FILES / "share/ebsif" / name).exists(), (path, name)
+
+
+def test_names_that_module_files_define():
+    """
+    Wing 4: what the programs define in module files in Tcl says whose it is, for what else is in the interpreter.
+
+    `root` is EasyBuild's.
+    """
+    for name in ("swap.tcl", "container.tcl"):
+        text = (CONTAINER_FILES / "modulefile" / name).read_text()
+        text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)
+        own = re.sub(r"^proc (?:.*\}|.*\n(?:.+\n)*?\})$", "", text, flags=re.MULTILINE)
+        defined = re.findall(r"^proc (\S+)", text, re.MULTILINE) + re.findall(r"\bset (\S+)", own)
+        assert [one for one in defined if not re.match("ebsif(?:::|_)", one) and one != "root"] == [], name
+        assert defined, name

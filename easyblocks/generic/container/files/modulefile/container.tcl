@@ -1,30 +1,32 @@
 # Decide on this node which image, user software and binds the container has, and set its environment, as
 # share/ebsif/module.conf in the installation (`root`) says. container.lua and container.sh do the same. EBSIF_SET and
 # EBSIF_ADDED_* hold what was decided; unloading undoes exactly that, because the node may have changed.
-proc all {key} {
-    global conf
+# In a namespace: other parts of the module file, hooks of a site, and other modules may define what has such names.
+namespace eval ebsif {}
+proc ebsif::all {key} {
+    variable conf
     return [expr {[dict exists $conf $key] ? [dict get $conf $key] : {}}]
 }
-proc one {key} { return [lindex [all $key] 0] }
+proc ebsif::one {key} { return [lindex [all $key] 0] }
 # Tcl decodes the whole environment whenever it looks for a variable. Those that Environment Modules has just unset are
 # empty.
-proc env_of {name} {
-    global known
+proc ebsif::env_of {name} {
+    variable known
     return [expr {[dict exists $known $name] ? [dict get $known $name] : ""}]
 }
 # the first word of a text, and the rest (patterns of Tcl take long to compile)
-proc parted {text} {
+proc ebsif::parted {text} {
     set at [string first " " $text]
     return [list [string range $text 0 $at-1] [string range $text $at+1 end]]
 }
-proc escape {path} { return [string map {, \\, : \\:} $path] }
-proc fail {text} {
-    global loading
+proc ebsif::escape {path} { return [string map {, \\, : \\:} $path] }
+proc ebsif::fail {text} {
+    variable loading
     # for this kind of error Environment Modules shows no stack trace
     if {$loading} { error $text {} MODULES_ERR_GLOBAL }
 }
-proc set_variable {name value} {
-    global env names known replaced
+proc ebsif::set_variable {name value} {
+    global env; variable names; variable known; variable replaced
     lappend names $name
     dict set known $name $value
     setenv $name $value
@@ -32,8 +34,8 @@ proc set_variable {name value} {
     if {[dict exists $replaced $name]} { set env($name) [dict get $replaced $name] }
 }
 # set a variable, for both runtimes if its name begins with *, unless the person has
-proc suggest {name value} {
-    global names replaced
+proc ebsif::suggest {name value} {
+    variable names; variable replaced
     set earlier [expr {[dict exists $replaced EBSIF_SET] ? [dict get $replaced EBSIF_SET] : {}}]
     set variables [lsort -unique [list [string map {* APPTAINER} $name] [string map {* SINGULARITY} $name]]]
     foreach variable $variables {
@@ -42,8 +44,8 @@ proc suggest {name value} {
     foreach variable $variables { set_variable $variable $value }
 }
 # add to a list, and note what was added, so that unloading takes that out
-proc add {to_list variable separator items} {
-    global unloading in_lmod
+proc ebsif::add {to_list variable separator items} {
+    variable unloading; variable in_lmod
     set added [expr {$unloading ? [env_of EBSIF_ADDED_$variable] : $items}]
     if {$added eq ""} { return }
     set_variable EBSIF_ADDED_$variable $added
@@ -51,8 +53,8 @@ proc add {to_list variable separator items} {
     $to_list --delim=$separator $variable [string map [expr {$in_lmod ? {\\ \\\\ \" \\\"} : {}}] $added]
 }
 # add to the lists of both runtimes; one that isn't set begins with what the person has in the other one
-proc extend {name separator items} {
-    global loading in_lmod
+proc ebsif::extend {name separator items} {
+    variable loading; variable in_lmod
     set lists [list APPTAINER [env_of APPTAINER$name] SINGULARITY [env_of SINGULARITY$name]]
     foreach {runtime mine} $lists {
         if {[string first \n $mine] < 0} { continue }
@@ -65,8 +67,8 @@ proc extend {name separator items} {
         add append-path $runtime$name $separator [expr {$copied ? "$other$separator$items" : $items}]
     }
 }
-proc refuse_other {other} {
-    global loading known env in_lmod replaced
+proc ebsif::refuse_other {other} {
+    global env; variable loading; variable known; variable in_lmod; variable replaced
     set loaded [split [env_of LOADEDMODULES] :]
     if {!$loading || $other eq "" || $other eq [module-info name] || $other ni $loaded} { return }
     if {[one one_container] eq "replace"} {
@@ -80,7 +82,7 @@ proc refuse_other {other} {
     fail "The container module $other is loaded, and only one can be loaded at a time. To replace it: `module unload\
         $other`, then `module load [string map {/. /} [module-info name]]`."
 }
-proc find_image {} {
+proc ebsif::find_image {} {
     global root
     set top [env_of [one image_root_variable]]
     if {$top eq ""} { set top [one image_root] }
@@ -96,8 +98,8 @@ proc find_image {} {
     fail "The image of this container is missing: no copy was found on this node. Looked for: [join $tried {, }].\
         [one image_remedy]"
 }
-proc find_user_software {} {
-    global root loading
+proc ebsif::find_user_software {} {
+    global root; variable loading
     # Lmod spells the path of a bind like this
     set own [regsub -all {//+} [env_of EBSIF_USER_SOFTWARE]/ /]
     set own [string range [regsub -all {(/\.)+/} $own /] 0 end-1]
@@ -118,7 +120,7 @@ proc find_user_software {} {
         if {[file isdirectory $directory]} { return $directory }
     }
 }
-proc add_bind {binds line where} {
+proc ebsif::add_bind {binds line where} {
     global root
     upvar $binds found
     set bind [string trim $line]
@@ -135,7 +137,7 @@ proc add_bind {binds line where} {
         fail "This container needs $source, which doesn't exist on this node. $where"
     }
 }
-proc find_binds {user_software} {
+proc ebsif::find_binds {user_software} {
     set binds {}
     foreach line [all bind] { add_bind binds $line [one bind_remedy] }
     set path [one bind_file]
@@ -152,14 +154,14 @@ proc find_binds {user_software} {
     }
     return [join $binds ,]
 }
-proc lines_of {path} {
+proc ebsif::lines_of {path} {
     set file [open $path]
     set lines [split [read $file] \n]
     close $file
     return $lines
 }
-proc container {} {
-    global root conf unloading names
+proc ebsif::container {} {
+    global root; variable conf; variable unloading; variable names
     set path $root/share/ebsif/module.conf
     foreach line [expr {[file readable $path] ? [lines_of $path] : {}}] {
         lassign [parted $line] key value
@@ -209,16 +211,16 @@ proc container {} {
     if {$unloading} { foreach name [split [env_of EBSIF_SET]] { set_variable $name "" } }
     set_variable EBSIF_SET [join $names]
 }
-set conf {}
-set names {}
-set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
-if {$in_lmod} {
+set ebsif::conf {}
+set ebsif::names {}
+set ebsif::in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
+if {$ebsif::in_lmod} {
     # it reads UTF-8 from Tcl, but has let it read this text, and would let it read the environment, in another encoding
     set root [encoding convertfrom utf-8 [encoding convertto [encoding system] $root]]
     encoding system utf-8
 }
-set known [array get env]
-set replaced {}
-set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
-set loading [expr {[module-info mode load] && !$unloading}]
-if {$loading || $unloading || [module-info mode display] || [module-info mode show]} { container }
+set ebsif::known [array get env]
+set ebsif::replaced {}
+set ebsif::unloading [expr {[module-info mode unload] || [module-info mode remove]}]
+set ebsif::loading [expr {[module-info mode load] && !$ebsif::unloading}]
+if {$ebsif::loading || $ebsif::unloading || [module-info mode display] || [module-info mode show]} { ebsif::container }
