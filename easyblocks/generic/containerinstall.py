@@ -31,18 +31,19 @@ from .container.host.programs import HostPrograms, Loader
 from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
-from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
-from .container.install import install_wrappers, open_to_readers, wrapped_programs
+from .container.kernel import JUPYTER, install_kernel
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, beginning, help_sections, listed_packages, program
 from .container.modulerc import aliases_of, lock
 from .container.names import OutdatedError, check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
+from .container.permissions import copy_readable, open_to_readers
 from .container.probe import ImageProbe, check_account, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.reinstallation import Reinstallation, ignored_signals
 from .container.remedies import nevertheless
 from .container.runtime import Container, Runtime, existing_binds, existing_sources, named_variables, runtime_variables
+from .container.scripts import check_files, install_scripts, install_wrappers, wrapped_programs
 from .container.settings import MODULE_CONF, constant, container_lines, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages, recorded

@@ -22,7 +22,8 @@ from .container.framework import EasyBuildExit
 from .container.copying import copy_hashed
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
-from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
+from .container.permissions import set_mode, write_readable
+from .container.scripts import NEEDED_ON_HOST, commands_of_host
 from .container.probe import ImageProbe
 from .container.record.installation import InstallRecord
 from .container.requirements import lock_of, squashfs_of

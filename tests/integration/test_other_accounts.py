@@ -20,7 +20,7 @@ import pytest
 from easybuild.easyblocks.generic.container.image import fetch as imagefetch
 from easybuild.easyblocks.generic.container.image.fetch import fetch
 from easybuild.easyblocks.generic.container.image.source import HTTPS, ImageSource
-from easybuild.easyblocks.generic.container.install import write_whole
+from easybuild.easyblocks.generic.container.permissions import write_whole
 from easybuild.easyblocks.generic.container.record.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import share_files
 from easybuild.easyblocks.generic.container.venv import Venv

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aptrepository import binds_of, make_deb
 from easybuild.easyblocks.generic.container import overlay
-from easybuild.easyblocks.generic.container.install import sh_command
+from easybuild.easyblocks.generic.container.imageprograms import sh_command
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemPackages
 from easybuild.tools.build_log import EasyBuildError

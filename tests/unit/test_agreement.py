@@ -6,7 +6,7 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import install, requirements, sitevalues, values
+from easybuild.easyblocks.generic.container import requirements, scripts, sitevalues, values
 from easybuild.easyblocks.generic.container.image import installed, layout
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
@@ -52,7 +52,7 @@ def test_the_message_of_make_squashfs():
     """The line that eb copies to its output begins alike in the script and in Python."""
     assert '\nsay "made $squashfs: ' in (CONTAINER_FILES / "bin/make-squashfs").read_text()
     assert """printf '%s: %s\\n' "${0##*/}" "$1" >&2""" in (CONTAINER_FILES / "share/ebsif/common.bash").read_text()
-    assert install.PACKED == "make-squashfs: made "
+    assert scripts.PACKED == "make-squashfs: made "
 
 
 # our variables only: not _EBSIF_X, which scripts use internally, and not part of another name

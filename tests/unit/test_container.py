@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
-from easybuild.easyblocks.generic.container.install import read_program
+from easybuild.easyblocks.generic.container.imageprograms import read_program
 from easybuild.easyblocks.generic.container.modulefile import help_sections, listed_packages
 from easybuild.easyblocks.generic.container.modulerc import aliases_of
 from easybuild.easyblocks.generic.container.packages import Need, Packages

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
 from ebsif.catalog import reading
 from ebsif.catalog import site as sites
 from ebsif.images import inspection

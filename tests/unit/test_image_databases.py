@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container.install import sh_command
+from easybuild.easyblocks.generic.container.imageprograms import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record

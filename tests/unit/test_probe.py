@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.framework import plain_errors
-from easybuild.easyblocks.generic.container.install import sh_command
+from easybuild.easyblocks.generic.container.imageprograms import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import listed_packages
 from easybuild.easyblocks.generic.container.packages import Packages

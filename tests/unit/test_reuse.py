@@ -6,7 +6,7 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
-from easybuild.easyblocks.generic.container.install import ebsif_version
+from easybuild.easyblocks.generic.container.imageprograms import ebsif_version
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Reuse
 

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import pip
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.install import commands_of_host
 from easybuild.easyblocks.generic.container.packages import (
     Packages,
     built_for,
@@ -22,6 +21,7 @@ from easybuild.easyblocks.generic.container.packages import (
 )
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.requirements import package_name
+from easybuild.easyblocks.generic.container.scripts import commands_of_host
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError

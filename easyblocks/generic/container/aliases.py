@@ -14,7 +14,7 @@ from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import remove_file, symlink
 
 from . import modulerc
-from .install import write_whole
+from .permissions import write_whole
 
 # Statements that hide a module which can be loaded. In Tcl: Environment Modules 4.6, or Lmod.
 HIDE = {

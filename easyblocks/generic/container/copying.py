@@ -16,7 +16,7 @@ from typing import BinaryIO, Sequence, Tuple
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import trace_msg
 
-from .install import FILES
+from .imageprograms import FILES
 from .runtime import run_program
 from .sitevalues import MAKE_STRIPED
 

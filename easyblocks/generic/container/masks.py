@@ -19,7 +19,7 @@ from easybuild.tools.utilities import trace_msg
 
 from . import overlay
 from .copying import copy_hashed
-from .install import lines_after, sh_command
+from .imageprograms import lines_after, sh_command
 from .runtime import Container
 from .values import MODULE_DIRECTORIES, is_in_any
 from .written import UnfitError, escape, open_written, path_problem

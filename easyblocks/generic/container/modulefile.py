@@ -13,7 +13,7 @@ from typing import Iterable, List, Tuple
 
 from .record.lockfile import ImageRecord, Record, versions_in
 from .parameters import LISTED_PACKAGES
-from .install import FILES
+from .imageprograms import FILES
 from .masks import Masks
 from .moduleparts import Caches, ModuleParts
 from .modulerc import date_in

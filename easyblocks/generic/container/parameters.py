@@ -22,7 +22,7 @@ from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
 from .host.programs import KEYS, host_programs_problem
 from .image.source import ImageSource, source_name
-from .install import NEEDED_ON_HOST
+from .scripts import NEEDED_ON_HOST
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
 from .masks import mask_problem
 from .requirements import lock_of

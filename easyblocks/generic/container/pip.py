@@ -25,7 +25,7 @@ from .packages import (
 from .remedies import how_to_replace
 from .requirements import package_name
 from .runtime import Option, escape_bind, inject_variables
-from .install import read_program, sh_command
+from .imageprograms import read_program, sh_command
 from .stages import Stage
 from .values import normal_name
 from .trial import ImportRequest

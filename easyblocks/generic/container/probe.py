@@ -20,7 +20,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import RunShellCmdError
 from .packages import Description, Packages
-from .install import lines_after, read_program, sh_command
+from .imageprograms import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import STOPPED, Container, named_variables
 from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES

@@ -23,7 +23,7 @@ from easybuild.tools.utilities import trace_msg
 from . import values
 from .image import sif
 from .framework import EasyBuildExit, RunShellCmdError, RunShellCmdResult, run_shell_cmd
-from .install import FILES
+from .imageprograms import FILES
 from .schedulers import SCHEDULERS
 from .sitevalues import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
 from .values import bind_source

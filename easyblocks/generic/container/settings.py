@@ -61,7 +61,7 @@ from .host.programs import INSTALLED_WRAPPERS, WRAPPERS
 from .masks import MASKS
 from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
 from .parameters import REPLACE
-from .install import write_readable, write_whole
+from .permissions import write_readable, write_whole
 from .runtime import escape_value
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record
 from .image.installed import image_places

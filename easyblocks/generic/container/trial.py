@@ -14,7 +14,7 @@ from . import remedies
 from .builds import package_with, packages_with
 from .framework import RunShellCmdResult
 from .requirements import package_name
-from .install import IMPORTS, read_program, sh_command
+from .imageprograms import IMPORTS, read_program, sh_command
 from .stages import Stage
 from .values import normal_name
 

@@ -25,7 +25,8 @@ from .framework import RunShellCmdResult
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
 from .probe import CommandResult
 from .runtime import SHOWN_LINES, Container, Option, escape_bind, escape_value, inject_variables, run_program
-from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
+from .imageprograms import FILES, ebsif_version, lines_after, read_program, sh_command
+from .scripts import NEEDED_ON_HOST, PACKED
 from .image.installed import InstalledImage
 from .requirements import Properties, package_name
 from .stages import Stage

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.install import (
+from easybuild.easyblocks.generic.container.kernel import (
     INTERPRETER,
     KERNEL_USER_SOFTWARE,
     KERNEL_VENV,

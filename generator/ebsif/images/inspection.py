@@ -243,7 +243,7 @@ def read_line(found: Inspection, name: str, value: str) -> None:
 
 def read_python(found: Inspection) -> None:
     """Read which Python the image has, and how it is activated."""
-    from easybuild.easyblocks.generic.container.install import read_program
+    from easybuild.easyblocks.generic.container.imageprograms import read_program
 
     program, start = read_program("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import newest
-from easybuild.easyblocks.generic.container.install import INTERPRETER
+from easybuild.easyblocks.generic.container.kernel import INTERPRETER
 from easybuild.easyblocks.generic.container.record.lockfile import RECORD
 
 from ebsif import files

@@ -27,7 +27,7 @@ from easybuild.tools.utilities import trace_msg
 
 from ..copying import copy_hashed, make_striped
 from ..framework import EasyBuildExit, run_shell_cmd
-from ..install import open_to_readers, set_mode
+from ..permissions import open_to_readers, set_mode
 from ..runtime import SHOWN_LINES, Runtime
 from ..sitevalues import runtime_name
 from ..written import is_private

@@ -15,7 +15,8 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
-from ..install import ebsif_version, write_whole
+from ..imageprograms import ebsif_version
+from ..permissions import write_whole
 from ..runtime import existing_sources
 from ..usersoftware import UserSoftware
 from ..written import escape, is_module

@@ -30,7 +30,7 @@ from .. import remedies
 from ..copying import sha256_of
 from ..framework import RunShellCmdError, RunShellCmdResult
 from ..image.installed import InstalledImage
-from ..install import FILES, sh_command
+from ..imageprograms import FILES, sh_command
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
 from ..runtime import SHOWN_LINES, Container, escape_bind

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 

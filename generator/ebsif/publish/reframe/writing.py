@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
 from ebsif import files
