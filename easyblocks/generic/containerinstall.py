@@ -50,7 +50,7 @@ from .container.image.installed import InstalledImage, InstalledImages, recorded
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
 from .container.sitevalues import INIT_CONDA, INIT_CONDA_INJECTED
-from .container.trial import TrialResult, try_out
+from .container.smoketest import SmokeTest, try_out
 from .container.venv import REUSE_VARIABLE
 from .container.written import printable
 from easybuild.framework.easyblock import INSTALL_STEP, MODULE_STEP, POSTPROC_STEP, EasyBlock, StopException
@@ -417,20 +417,20 @@ class ContainerInstall(EasyBlock):
         super().test_step()
         if self.dry_run:
             return
-        trial = self.try_out(wrapped_programs(self.wrappers(), self.spec.scripts))
-        for text in trial.warnings():
+        tried = self.try_out(wrapped_programs(self.wrappers(), self.spec.scripts))
+        for text in tried.warnings():
             self.warn(text)
-        wrong = trial.broken_wrappers() + self.failed_imports(trial)
+        wrong = tried.broken_wrappers() + self.failed_imports(tried)
         if wrong:
             # who has typed that knows it
             more = [] if build_option('ignore_test_failure') else [nevertheless()]
             raise EasyBuildError('%s', '\n'.join(wrong + more))
 
-    def try_out(self, programs: List[str]) -> TrialResult:
+    def try_out(self, programs: List[str]) -> SmokeTest:
         """Start programs in the container. Derived easyblocks extend this."""
         return try_out(self.build.container.run, programs)
 
-    def failed_imports(self, trial: TrialResult) -> List[str]:
+    def failed_imports(self, tried: SmokeTest) -> List[str]:
         """Return which packages can't be imported. Derived easyblocks extend this."""
         return []
 

@@ -31,7 +31,7 @@ from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
 from .container.stages import Stage, find_mistakes
-from .container.trial import TrialResult, try_out
+from .container.smoketest import SmokeTest, try_out
 from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .container.usersoftware import set_file_times, share_files
 from .container.venv import Reuse, Venv
@@ -307,7 +307,7 @@ class ContainerVenv(ContainerInstall):
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path."""
         return [self.obtain_file(name) for name in stage.patches]
 
-    def try_out(self, programs: List[str]) -> TrialResult:
+    def try_out(self, programs: List[str]) -> SmokeTest:
         """Also import what was asked for, in the same container."""
         packages = self.build.packages
         # those that stay as they are were imported when they were installed
@@ -318,9 +318,9 @@ class ContainerVenv(ContainerInstall):
         return try_out(run, programs, self.build.venv.python, request if request.names or request.older else None,
                        gpu_of(packages, self.spec.gpu) or '')
 
-    def failed_imports(self, trial: TrialResult) -> List[str]:
+    def failed_imports(self, tried: SmokeTest) -> List[str]:
         """Return which packages can't be imported, why, and what to do."""
-        return trial.failed_imports(self.stages())
+        return tried.failed_imports(self.stages())
 
     def install_additions(self) -> None:
         """Install user software: as a SquashFS file if there are requirements, else as a directory."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import builds
-from easybuild.easyblocks.generic.container.trial import remedy
+from easybuild.easyblocks.generic.container.smoketest import remedy
 from support import CONTAINER_FILES
 
 PROGRAM = CONTAINER_FILES / "site-packages/ebsif_imports.py"

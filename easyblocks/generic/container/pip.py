@@ -28,7 +28,7 @@ from .runtime import Option, escape_bind, inject_variables
 from .imageprograms import read_program, sh_command
 from .stages import Stage
 from .values import normal_name
-from .trial import ImportRequest
+from .smoketest import ImportRequest
 from .usersoftware import FILE_TIME
 from .venv import NOTHING, Extra, Variables, Venv
 from .written import read_written, write_seen

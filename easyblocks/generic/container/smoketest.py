@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Try what was installed, in one container: start programs, import the packages that were asked for.
+A smoke test of what was installed, in one container: start programs, import the packages that were asked for.
 """
 import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -38,7 +38,7 @@ class ImportRequest(NamedTuple):
     older: List[str]
 
 
-class TrialResult:
+class SmokeTest:
     """The result of starting programs and importing packages."""
 
     def __init__(self, gpu: str = '') -> None:
@@ -87,27 +87,27 @@ class TrialResult:
 
 
 def try_out(run: Callable[..., RunShellCmdResult], programs: List[str], python: str = '',
-            request: Optional[ImportRequest] = None, gpu: str = '') -> TrialResult:
+            request: Optional[ImportRequest] = None, gpu: str = '') -> SmokeTest:
     """
     Start programs on PATH, and import packages, in a container for a kind of GPU.
 
     ``run`` runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
     ``python`` imports what is requested.
     """
-    trial = TrialResult(gpu)
+    test = SmokeTest(gpu)
     if not (programs or request):
-        return trial
+        return test
     command = sh_command('try-out.sh', python, json.dumps(request._asdict()) if request else '', *programs)
     result = run(command, stdin=read_program(IMPORTS), split_stderr=True)
     lines = result.output.splitlines()
-    trial.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
+    test.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
     if request:
         try:
-            trial.imports = json.loads((lines or [''])[-1].rpartition('imports\t')[2])
+            test.imports = json.loads((lines or [''])[-1].rpartition('imports\t')[2])
         except ValueError:
-            trial.failure = ((result.stderr or '').strip() or 'it says nothing').splitlines()[-1]
-    trial.problems = trial.imports.get('problems', [])
-    return trial
+            test.failure = ((result.stderr or '').strip() or 'it says nothing').splitlines()[-1]
+    test.problems = test.imports.get('problems', [])
+    return test
 
 
 def remedy(problem: Problem) -> str:
