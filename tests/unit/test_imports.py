@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import builds
+from easybuild.easyblocks.generic.container import missing
 from easybuild.easyblocks.generic.container.smoketest import remedy
 from support import CONTAINER_FILES
 
@@ -171,7 +171,7 @@ def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
     text = f"import ctypes; ctypes.CDLL({str(loaded)!r}); import native\n"
     (problem,) = tried({"cv2": text})["problems"]
     assert sorted(problem["libraries"]) == ["libone.so.1", "libsame.so.3", "libtwo-2.0.so.0", "libunknown.so.7"]
-    monkeypatch.setattr(builds, "LIBRARIES", {"libone.so.1": "one", "libtwo-2.0.so.0": "two", "libsame.so.3": "one"})
+    monkeypatch.setattr(missing, "LIBRARIES", {"libone.so.1": "one", "libtwo-2.0.so.0": "two", "libsame.so.3": "one"})
     said = remedy(problem)
     assert said.endswith("find out which of its packages has libunknown.so.7:\n    ebsif extend ... --apt one two")
     assert "another version" not in said

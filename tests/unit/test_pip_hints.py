@@ -5,14 +5,14 @@ import logging
 import sys
 
 import pytest
-from easybuild.easyblocks.generic.container import builds
+from easybuild.easyblocks.generic.container import missing
 from support import CONTAINER_FILES
 
 
 @pytest.fixture
 def hints(monkeypatch, tmp_path):
     """The module with the hints, with constraints of an ebsif module in force."""
-    monkeypatch.setitem(sys.modules, "ebsif_builds", builds)
+    monkeypatch.setitem(sys.modules, "ebsif_missing", missing)
     spec = importlib.util.spec_from_file_location("hints", CONTAINER_FILES / "site-packages/ebsif_pip_hints.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -68,7 +68,7 @@ def test_nothing_is_imported_late(hints, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["pip", "install", "kernels"])
     monkeypatch.setattr(sys, "meta_path", [Watcher(), *sys.meta_path])
     hints.BUILDS.output = "ModuleNotFoundError: No module named 'packaging'"
-    monkeypatch.delitem(sys.modules, "ebsif_builds")
+    monkeypatch.delitem(sys.modules, "ebsif_missing")
     hint(hints)
     assert "hint: a build needs packaging, which is here" in capsys.readouterr().err
     assert late == []

@@ -131,7 +131,7 @@ def test_easyblocks_run_on_python_3_6():
         imports |= set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
     library = Path(sysconfig.get_path("stdlib"))
     # the pip of the image, what is beside it in user software, and what run scripts share
-    inside = {"pip", "ebsif_builds", "ebsif_pip_hints", "job_processes"}
+    inside = {"pip", "ebsif_missing", "ebsif_pip_hints", "job_processes"}
     for name in imports - set(sys.builtin_module_names) - {"easybuild"} - inside:
         origin = Path(importlib.util.find_spec(name).origin)
         # frozen modules have no path

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import builds, remedies
+from . import missing, remedies
 from .values import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
@@ -159,7 +159,7 @@ class Diagnosis:
         self.processed = last_processed(output)
         # the module that the build of a package can't import; empty if pip failed otherwise
         failed = re.search(r"error: (?:subprocess-exited-with-error|backend-unavailable).*", output, re.DOTALL)
-        self.missing_module = builds.missing_module(failed.group()) if failed else ''
+        self.missing_module = missing.missing_module(failed.group()) if failed else ''
         # the constraints that take part in a conflict, as requirements, by normalized name
         found = re.findall(r'The user requested \(constraint\) (\S+)', output)
         self.protected = {normal_name(re.split('[=<>!~;]', one)[0]): one for one in sorted(set(found))}
@@ -253,10 +253,10 @@ class Diagnosis:
 
     def tool(self) -> str:
         """Return an explanation if a build lacks a compiler; else empty."""
-        for tool in builds.missing_tools(self.output):
+        for tool in missing.missing_tools(self.output):
             if tool.gpu and self.gpu not in (None, tool.gpu):
                 return ("a build needs %s. The package is for %s, and this image isn't: leave it out, or take an image "
-                        "for %s" % (tool.what, builds.GPUS[tool.gpu], builds.GPUS[tool.gpu]))
+                        "for %s" % (tool.what, missing.GPUS[tool.gpu], missing.GPUS[tool.gpu]))
             return "a build needs %s. Use a wheel of the package, or an image that has the compiler%s" % (
                 tool.what, "; or, if the image has apt, add it:%s" % remedies.line('--apt', *tool.packages)
                 if tool.packages else '')
@@ -264,7 +264,7 @@ class Diagnosis:
 
     def module(self) -> str:
         """Return an explanation if a build can't import a module that a package of pip used to have; else empty."""
-        package, name = builds.package_with(self.missing_module), re.split('[=<>!~;[]', self.processed)[0]
+        package, name = missing.package_with(self.missing_module), re.split('[=<>!~;[]', self.processed)[0]
         if not (package and name):
             return ''
         return ("%s is built from source, because it has no wheel for the Python of the image, and it needs '%s'. To "

@@ -11,7 +11,7 @@ import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import remedies
-from .builds import package_with, packages_with
+from .missing import package_with, packages_with
 from .framework import RunShellCmdResult
 from .requirements import package_name
 from .imageprograms import IMPORTS, read_program, sh_command

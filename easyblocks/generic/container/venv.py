@@ -19,7 +19,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
 from easybuild.tools.utilities import trace_msg
 
-from . import builds
+from . import missing
 from .diagnosis import Diagnosis
 from .framework import RunShellCmdResult
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
@@ -125,8 +125,8 @@ class Venv:
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             with open(path) as text:
                 write_seen(os.path.join(folder, os.path.basename(path)), text.read(), self.folder)
-        with open(builds.__file__) as text:
-            write_seen(os.path.join(folder, 'ebsif_builds.py'), text.read(), self.folder)
+        with open(missing.__file__) as text:
+            write_seen(os.path.join(folder, 'ebsif_missing.py'), text.read(), self.folder)
 
     def add_pip(self) -> None:
         """Replace the commands of the venv's own pip by commands that explain pip's errors."""

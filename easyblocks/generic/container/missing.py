@@ -7,7 +7,7 @@
 """
 What packages lack when they are built or imported, from what the programs say, and which packages have it.
 
-A copy of this is in user software, as ebsif_builds.py, where the command pip says the same.
+A copy of this is in user software, as ebsif_missing.py, where the command pip says the same.
 """
 import re
 from typing import Iterable, List, NamedTuple
