@@ -198,10 +198,9 @@ def run_program(arguments: List[str], limited: Option = False, shown: Option = '
         output = (err.output or '') + (err.stderr or '')
         for line in output.strip().splitlines()[-SHOWN_LINES:]:
             print_msg('  ' + escape(line), prefix=False, stderr=True)
-        for number in (errno.ENOSPC, errno.EDQUOT):
-            if os.strerror(number) in output:
-                raise EasyBuildError("%s failed: %s%s", os.path.basename(arguments[0]), values.ERRORS[number],
-                                     ''.join('\n    %s' % one for one in full_places()))
+        full = no_space(output)
+        if full:
+            raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), full)
         raise
     if shown:
         trace_msg("command completed: exit %d, ran in %s" % (done.exit_code, time_str_since(start)))
@@ -210,6 +209,17 @@ def run_program(arguments: List[str], limited: Option = False, shown: Option = '
 
 # Less free space than this is none, in bytes.
 LITTLE = 16 * 1024 ** 2
+# What programs say if there is none.
+NO_SPACE = ((errno.ENOSPC, re.compile('No space left|enough free space', re.IGNORECASE)),
+            (errno.EDQUOT, re.compile('Disk quota exceeded', re.IGNORECASE)))
+
+
+def no_space(output: str) -> str:
+    """Return that a disk is full or a quota used up, and where, if that is what a program says; else empty."""
+    for number, pattern in NO_SPACE:
+        if pattern.search(output) or values.ERRORS[number] in output:
+            return values.ERRORS[number] + ''.join('\n    %s' % one for one in full_places())
+    return ''
 
 
 def full_places() -> List[str]:

@@ -14,7 +14,6 @@ behind a filter that lets it believe that it is root (files/share/ebsif/as-root.
 SquashFS file, which the runtime mounts as an overlay (layer.py).
 """
 import difflib
-import errno
 import logging
 import os
 import re
@@ -28,13 +27,13 @@ from easybuild.tools.utilities import trace_msg
 
 from .. import remedies
 from ..copying import sha256_of
-from ..framework import RunShellCmdError, RunShellCmdResult
+from ..framework import RunShellCmdResult
 from ..image.installed import InstalledImage
 from ..imageprograms import FILES, sh_command
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
-from ..runtime import SHOWN_LINES, Container, escape_bind
-from ..values import ERRORS, SYSTEM_PACKAGE, format_size, system_names
+from ..runtime import SHOWN_LINES, Container, escape_bind, no_space
+from ..values import SYSTEM_PACKAGE, format_size, system_names
 from ..written import ANY_SIZE, open_written
 from .layer import Layer
 
@@ -55,10 +54,6 @@ APT = ['-q', '-o', 'APT::Sandbox::User=root', '-o', 'APT::Install-Recommends=fal
 ENVIRONMENT = ['env', '-u', 'LD_LIBRARY_PATH', '-u', 'LD_PRELOAD', '-u', 'PYTHONPATH', '-u', 'PYTHONHOME', 'LC_ALL=C',
                'DEBIAN_FRONTEND=noninteractive', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin']
 
-# Bytes that are free on a disk that is full.
-LITTLE = 20e6
-FULL = re.compile('No space left|enough free space|Disk quota exceeded|%s' % '|'.join(
-    re.escape(ERRORS[number]) for number in (errno.ENOSPC, errno.EDQUOT)), re.IGNORECASE)
 WITHOUT_APT = "Packages of Python from PyPI work with every image (requirements; many bring libraries and programs)."
 
 
@@ -132,8 +127,7 @@ class SystemPackages:
             return PackageInstallation(self, container, folder, target).run(only_check)
         except (OSError, EasyBuildError) as err:
             # also if EasyBuild or the runtime can't write their own files
-            is_possible = isinstance(err, (OSError, RunShellCmdError)) or FULL.search(str(err))
-            full = no_space(str(err), folder, target) if is_possible else None
+            full = out_of_space(str(err))
             if not full:
                 raise
             raise full
@@ -151,16 +145,13 @@ def remove(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def no_space(text: str, folder: str, target: str) -> Optional[EasyBuildError]:
-    """Return the error for a full disk, if that is why a step failed: `text` is what it says."""
-    places = [(os.path.dirname(folder), "set TMPDIR to a directory with room for the image's system directories (/usr "
-               "without the files in /usr/local, /etc, /var) and the packages"),
-              (os.path.dirname(target), "set EASYBUILD_BUILDPATH to a directory with more room")]
-    full = [one for one in places if shutil.disk_usage(one[0]).free < LITTLE]
-    if not full and FULL.search(text):
-        # a quota
-        full = places
-    return EasyBuildError("System packages can't be added: no space left in %s: %s", *full[0]) if full else None
+def out_of_space(output: str) -> Optional[EasyBuildError]:
+    """Return the error for a full disk, if that is why a program failed."""
+    full = no_space(output)
+    return EasyBuildError(
+        "System packages can't be added: %s\nThe packages and the image's system directories (/usr without the files "
+        "in /usr/local, /etc, /var) need room in %s (to choose another: export TMPDIR=DIRECTORY).",
+        full, tempfile.gettempdir()) if full else None
 
 
 def cause(output: str) -> List[str]:
@@ -235,7 +226,7 @@ class PackageInstallation:
 
     def failure(self, what: str, output: str, remedy: str = '') -> EasyBuildError:
         """Return the error for a step that failed, with the part of its output that tells why."""
-        return no_space(output, self.folder, self.target) or EasyBuildError(
+        return out_of_space(output) or EasyBuildError(
             "System packages can't be added: %s:\n%s%s", what, '\n'.join(cause(output)), remedy)
 
     # --- before anything is copied
