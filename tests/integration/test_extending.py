@@ -287,7 +287,8 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
     wanted = requirements.read(tmp_path / "uv.lock", KnownImage("3.11", {"torch": "1.0+rocm"}), ["train"])
     assert wanted.lines[0] == f"--find-links {tmp_path}/wheels"
     assert wanted.impossible == [
-        f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a wheel of it"
+        f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a wheel of it",
+        f"{tmp_path}/uv.lock: installed only if you add them: --group dev",
     ]
     assert [line.split(" --hash=sha256:")[0] for line in wanted.lines[1:]] == [
         "direct==1.0",

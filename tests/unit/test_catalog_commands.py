@@ -610,10 +610,13 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     """C-04: two attempts at once write the same file; the one that fails because of the other doesn't remove it."""
     path = tmp_path / "x.eb"
     reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
-    monkeypatch.setattr(making.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua"))
+    monkeypatch.setattr(
+        making.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua", installation=tmp_path / "x")
+    )
     monkeypatch.setattr(making.running, "install", lambda _: Result(status=1, error=reason))
-    with pytest.raises(making.ExtendingError), making.removed_after_failure(path):
+    with pytest.raises(making.ExtendingError), making.removed_after_failure(path) as written:
         path.write_text("text")
+        written.append(path)
         making.install(path, False, [])
     assert path.exists() == is_kept
 

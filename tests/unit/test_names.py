@@ -23,6 +23,7 @@ from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report
 from ebsif.installed.names import Names, shown
+from ebsif.render import easyconfig
 from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 from support import description, printed
@@ -958,6 +959,20 @@ def test_what_an_extension_says_of_itself(extension):
     assert again == f"PyTorch 2.13.0 with greeting, lightly, numpy and rich, on top of {BASE}"
     many, *_ = said(BASE, "--add", *"abcdefg", "--name", "new")
     assert many.startswith("PyTorch 2.13.0 with a, b, c, d and 3 more packages, on top")
+
+
+def test_a_command_that_was_faster(extension, tmp_path, monkeypatch, capsys):
+    """C-04, V-07: what another command has written since the date was chosen stays, and this one is to start again."""
+    render = easyconfig.render
+
+    def render_as_another_command_writes(container, *rest):
+        (tmp_path / container.easyconfig_name).write_text("theirs\n")
+        return render(container, *rest)
+
+    monkeypatch.setattr(easyconfig, "render", render_as_another_command_writes)
+    assert main(["extend", "mine", "--add", "lightly", "-o", "."]) == 3
+    assert "with different content: another command is installing it" in capsys.readouterr().err
+    assert {path.read_text() for path in tmp_path.glob("*.eb")} == {"theirs\n"}
 
 
 def test_what_the_base_says_of_itself(extension, tmp_path):

@@ -49,8 +49,9 @@ FORCING = frozenset(("--rebuild", "--force", "-f"))
 ELSEWHERE = ("--prefix", "--installpath", "--configfiles")
 # EasyBuild's message if another eb installs the same module, or if its lock stayed.
 LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
-# What to do about a file with other content.
+# What to do about a file with other content: of any time, and of one that wasn't there when the date was chosen.
 REPLACING = "use --rebuild to replace and install it again, or choose another --name or --date"
+MEANWHILE = "another command is installing it: run this one again when that is done"
 # Where EasyBuild installs by default, below the home directory.
 DEFAULT_PREFIX = ".local/easybuild"
 
@@ -170,13 +171,17 @@ def write(request: Request, dated: DatedExtension, path: Path, known: Mapping[st
     """Write the easyconfig of an extension and the files that it names, and install it if asked to; return them."""
     extension = dated.extension
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
-    with removed_after_failure(path, *beside):
+    is_date_given = bool(request.date or extension.date)
+    with removed_after_failure(path, *beside) as written:
         again = may_replace(request, path, dated.module)
         for place, companion in beside.items():
             companion.write(place, again)
+            written.append(place)
         # another command may have written the same
         if beside or not path.exists() or not dated.is_in(path):
-            write_file(path, dated.text(request.command), again)
+            remedy = REPLACING if is_date_given else MEANWHILE
+            write_file(path, dated.text(request.command), again, remedy=remedy)
+            written.append(path)
         if request.installs:
             with remedies.whole(request.repeated):
                 kept = downloads.for_installation(extension)
@@ -411,8 +416,9 @@ def install_container(wanted: ToInstall, request: Request) -> int:
             request.json,
         )
     rendering.require_replaceable(rendered, request.folder)
-    with removed_after_failure(rendered.path):
+    with removed_after_failure(rendered.path) as written:
         rendering.write([rendered], request.folder)
+        written.append(rendered.path)
         install(rendered.path, request.rebuild, [*request.more, extensions.sources(container)], otherwise="")
         if request.json:
             print_result(installed_from(rendered.path), is_new=True)
@@ -434,24 +440,33 @@ def may_replace(request: Request, path: Path, module: str) -> bool:
     return request.rebuild
 
 
-def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
-    """Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first."""
+def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig", remedy: str = REPLACING) -> None:
+    """
+    Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first.
+
+    Otherwise raise an error with a remedy.
+    """
     if again and files.differs(path, text):
         set_aside(path, kind)
-    files.write_new({path: text}, remedy=REPLACING)
+    files.write_new({path: text}, remedy=remedy)
 
 
 @contextlib.contextmanager
-def removed_after_failure(*paths: Path) -> Iterator[None]:
-    """Remove files of a failed attempt (C-04), except those that were there before or are in use, and after Ctrl-C."""
-    new = [path for path in paths if not path.exists()]
+def removed_after_failure(*paths: Path) -> Iterator[list[Path]]:
+    """
+    Yield a list for those of some files that an attempt has written; remove them if it fails (C-04).
+
+    Those that were there before or are in use stay, and all stay after Ctrl-C.
+    """
+    new, written = [path for path in paths if not path.exists()], list[Path]()
     try:
-        yield
+        yield written
     except InUseError:
         raise
     except Exception:
-        for path in filter(Path.exists, new):
-            path.unlink()
+        for path in new:
+            if path in written:
+                path.unlink(missing_ok=True)
         raise
 
 
