@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 from ebsif import version
-from ebsif.commands import COMMANDS, FIRST_STEPS, HEADINGS, MOVED, STATUSES
+from ebsif.commands import COMMANDS, EB_OPTIONS, FIRST_STEPS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
 from ebsif.parsing import DOCUMENTATION, Parser, Store, wrapped
 
@@ -205,10 +205,9 @@ def run(arguments: "Sequence[str]") -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = parser_of(name)
     # for messages that repeat the command
-    parser.set_defaults(words=tuple(arguments))
+    parser.set_defaults(words=tuple(arguments), more=list(arguments[end + 1 :]))
     # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
     options, unknown = parser.parse_known_intermixed_args(arguments[1:end])
-    options.more = arguments[end + 1 :]
     if not options.takes_more:
         unknown += options.more
     if unknown:
@@ -218,6 +217,11 @@ def run(arguments: "Sequence[str]") -> int:
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     with interruptible():
+        if (options.placeholder, options.takes_more) == EB_OPTIONS:
+            from ebsif.eb import framework
+
+            # they count for everything that the command reads
+            framework.session(tuple(options.more))
         return options.run(options)
 
 

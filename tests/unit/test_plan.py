@@ -83,9 +83,9 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
         # no advice that can't be followed
         monkeypatch.setenv("HOME", str(home))
         with pytest.raises(extension.ExtendingError, match=re.escape(remedy + place)):
-            making.begin(request)
+            making.require_places(request)
     with pytest.raises(extension.ExtendingError, match=f"written to {closed}, .* of your own \\(-o DIRECTORY\\)"):
-        making.begin(dataclasses.replace(request, output=closed))
+        making.require_places(dataclasses.replace(request, output=closed))
 
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):

@@ -73,3 +73,6 @@ exit status:
   2  usage error: the command line is incomplete or contradicts itself
   3  failed; the message says why
 """
+
+# The MORE of commands that run eb: EasyBuild is configured with these options before the command runs.
+EB_OPTIONS = ("EB_OPTION", "options of eb")

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from ebsif import remedies
 from ebsif.catalog import selection
+from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import (
     add_name,
     add_outcome,
@@ -81,7 +82,7 @@ EXAMPLES = """\
   ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
 
-MORE = ("EB_OPTION", "options of eb")
+MORE = EB_OPTIONS
 
 
 def configure(parser: ArgumentParser) -> None:

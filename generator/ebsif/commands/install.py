@@ -13,6 +13,7 @@ from argparse import ArgumentParser, Namespace
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
+from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, offer, settings_of
 from ebsif.environments import making
 from ebsif.environments.making import Request
@@ -27,7 +28,7 @@ EXAMPLES = """\
   ebsif install --all --rebuild              # and what has changed in the catalog
 """
 
-MORE = ("EB_OPTION", "options of eb")
+MORE = EB_OPTIONS
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def run(options: Namespace) -> int:
         json=options.json,
         more=tuple(options.more),
     )
-    making.begin(request)
+    making.require_places(request)
     settings = settings_of(options)
     containers = settings.containers(settings.site())
     if options.all:

@@ -18,6 +18,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 
 from ebsif import files
 from ebsif.catalog.stages import stages_of
+from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
@@ -38,7 +39,7 @@ EXAMPLES = """\
   ebsif pull oci:environments:mine --name theirs
 """
 
-MORE = ("EB_OPTION", "options of eb")
+MORE = EB_OPTIONS
 SQUASHFS_SUFFIX = ".squashfs"
 
 
@@ -58,7 +59,7 @@ def run(options: Namespace) -> int:
     record, request = found.record, request_of(options)
     name = typed_name(options.name) or repeating.name_in(record)
     check_names(name)
-    making.begin(request)
+    making.require_places(request)
     names = request.names
     try:
         container = repeating.base_of(record, names.containers, names.site)

@@ -9,6 +9,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import Stage
+from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
 from ebsif.environments import bases, change, making, system
 from ebsif.environments.extension import ExtendingError, Extension
@@ -23,7 +24,7 @@ EXAMPLES = """\
   ebsif upgrade mine PyTorch/2.7.0
 """
 
-MORE = ("EB_OPTION", "options of eb")
+MORE = EB_OPTIONS
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -68,7 +69,7 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
 def run(options: Namespace) -> int:
     """Make the upgraded extension; return the exit status."""
     request = request_of(options)
-    making.begin(request)
+    making.require_places(request)
     names = request.names
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):

@@ -107,13 +107,8 @@ class InUseError(ExtendingError):
     """Another eb installs the module, perhaps from the files that this attempt has written."""
 
 
-def begin(request: Request) -> None:
-    """
-    Configure EasyBuild with the options of a request, which counts for everything that is read from then on.
-
-    Raise an error because of mistakes in eb's options or configuration, or directories where nothing can be written.
-    """
-    framework.session(tuple(request.more))
+def require_places(request: Request) -> None:
+    """Raise ExtendingError if a request installs, and can't write where it has to."""
     wrong = closed_place(request) if request.installs else None
     if wrong:
         raise ExtendingError(wrong)

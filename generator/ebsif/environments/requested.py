@@ -87,7 +87,7 @@ class Wish:
 def make(wish: Wish) -> int:
     """Write the easyconfig of an extension, check or install it, as was typed; return the exit status."""
     check_combinations(wish)
-    making.begin(wish.request)
+    making.require_places(wish.request)
     if wish.from_lock:
         return repeat(wish, wish.from_lock)
     found = find_base(wish)
