@@ -1,59 +1,25 @@
-"""Ask a server of language models that listens on a socket file: ask.py SOCKET MODEL QUESTION.
+"""Ask a server of language models, whose address OPENAI_BASE_URL has: ask.py QUESTION."""
 
-Waits until the server is ready, for half an hour at most.
-"""
-
-import http.client
 import json
-import socket
+import os
 import sys
-import time
+import urllib.request
 
 
-class Connection(http.client.HTTPConnection):
-    """A connection to a socket file."""
-
-    def __init__(self, path):
-        """Keep the path of the file."""
-        super().__init__("localhost")
-        self.path = path
-
-    def connect(self):
-        """Connect to the file instead of a port."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
-def request(path, method, url, content=None):
-    """Return the server's answer: status and text."""
-    connection = Connection(path)
-    connection.request(method, url, content and json.dumps(content), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
-
-
-def wait(path, seconds=1800):
-    """Wait until the server has loaded its model."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if request(path, "GET", "/health")[0] == 200:
-                return
-        except OSError:
-            pass
-        time.sleep(0.5)
-    sys.exit(f"no server is ready on {path}")
+def request(path, content=None):
+    """Return what the server answers."""
+    headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"}
+    data = None if content is None else json.dumps(content).encode()
+    with urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, data, headers)) as answer:
+        return json.load(answer)
 
 
 def main():
     """Ask one question."""
-    path, model, question = sys.argv[1:]
-    wait(path)
-    messages = [{"role": "user", "content": question}]
-    status, text = request(path, "POST", "/v1/chat/completions", {"model": model, "messages": messages})
-    if status != 200:
-        sys.exit(f"the server answers {status}: {text}")
-    print(json.loads(text)["choices"][0]["message"]["content"])
+    model = request("/models")["data"][0]["id"]
+    messages = [{"role": "user", "content": sys.argv[1]}]
+    answer = request("/chat/completions", {"model": model, "messages": messages})
+    print(answer["choices"][0]["message"]["content"])
 
 
 if __name__ == "__main__":

