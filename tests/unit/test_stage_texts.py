@@ -160,7 +160,7 @@ RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 def test_pips_arguments_follow_the_sites_recipe(tmp_path, expected, monkeypatch):
     """S003-04, S003-05, S003-08, S003-11, S003-12, S003-23, tests: the shipped record and the site's recipe."""
     (record,) = reading.read(site.read("archer2"), site.SITES / "archer2")
-    (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
+    (properties,) = [one.properties for one in record.stages if one.name == expected["stage"]]
     pip, venv = fake_pip(tmp_path)
     monkeypatch.setenv("MKLROOT", "/opt/mkl")
     pip.install(stage(**{**properties, "verify": []}), venv.packages())
@@ -181,7 +181,7 @@ def test_pips_arguments_follow_the_sites_recipe(tmp_path, expected, monkeypatch)
 def check_stage(site_name, stage_name, folder):
     """Run the checks of a stage of a site's record with the programs in a folder; return those that failed."""
     record = reading.read(site.read(site_name), site.SITES / site_name)[0]
-    (properties,) = [one for one in record.stages if one["name"] == stage_name]
+    (properties,) = [one.properties for one in record.stages if one.name == stage_name]
     environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder)}
     return [
         command
