@@ -1696,6 +1696,11 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         assert path.read_text() == text
     assert main([*command, "--overwrite"]) == 0
     assert path.read_text() == written
+    # what a link leads to, as into an installation, isn't meant
+    path.unlink()
+    path.symlink_to(root / "interpreter/python")
+    assert main([*command, "--overwrite"]) == 0
+    assert (path.read_text(), (root / "interpreter/python").read_text()) == (written, "")
 
 
 def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):

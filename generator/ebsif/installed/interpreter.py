@@ -87,5 +87,8 @@ def script(module: str, commands: str) -> str:
 
 def write(path: Path, text: str, overwrite: bool = False) -> None:
     """Write a file that starts an interpreter; raise EbsifError if another one isn't to be overwritten (C-04)."""
+    if overwrite and path.is_symlink():
+        # it may lead into an installation
+        path.unlink()
     files.write_new({path: text}, overwrite)
     files.make_executable(path)
