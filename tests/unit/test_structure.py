@@ -92,6 +92,20 @@ def test_commands_do_not_import_each_other():
         assert not commands or name == "ebsif.cli", (name, commands)
 
 
+def test_options_are_only_read():
+    """House 2.11: what was typed stays as it was typed; a command hands values on, in types of their own."""
+    for path in (ROOTS["ebsif"] / "commands").glob("*.py"):
+        written = [
+            node.lineno
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "options"
+        ]
+        assert not written, (path.name, written)
+
+
 # what looks at files or starts programs
 SLOW = {
     "InstalledImage",

@@ -107,20 +107,22 @@ def add(options: Namespace) -> int:
     profile = settings.site()
     documents, containers = settings.documents(profile), settings.containers(profile, strict=True)
     asked = {key: getattr(options, key) for key in ("name", "family", "version") if getattr(options, key)}
+    image, name, version = Path(options.image), options.name, options.version
     new = from_source(options, documents) if remote.is_source(options.image) else None
     if not new:
-        options.image = Path(options.image)
-        check_place(options.image, profile, options.moving)
-    path = new.path if new else options.image
-    file_name = new.found.file_name if new else Path(os.path.realpath(options.image)).name
+        check_place(image, profile, options.moving)
+    elif not fits(documents, new.found.file_name):
+        name, version = name or new.name or None, version or new.version
+    path = new.path if new else image
+    file_name = new.found.file_name if new else Path(os.path.realpath(image)).name
     known = [one for one in containers if one.file_name == file_name]
     if known:
-        check_known(known, new.found if new else identified(options.image, known))
+        check_known(known, new.found if new else identified(image, known))
         return render_known(meant(known, asked), path, options, settings)
-    found = new.found if new else inspected(options.image)
-    if not new and options.image.is_symlink():
+    found = new.found if new else inspected(image)
+    if not new and image.is_symlink():
         output.note(
-            f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
+            f"{image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
             "can change"
         )
     copy = is_copy(found, containers)
@@ -128,12 +130,12 @@ def add(options: Namespace) -> int:
         output.note(f"{options.image} {copy}")
     programs = new.programs if new else partial(inspection.programs, found)
     own = {one.name for one in containers if one.is_own} if settings.is_for_account else None
-    proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask, own)
-    if proposal.new_family is not None and not options.name:
+    proposal = adding.propose(found, documents, name, options.family, version, programs, ask, own)
+    if proposal.new_family is not None and not name:
         output.note(f"the software is called {proposal.name}, after the name of the file (another name: --name)")
     if options.moving:
         proposal.values["moving"] = True
-    in_place = options.image.resolve() if not new and options.image.is_symlink() else path
+    in_place = image.resolve() if not new and image.is_symlink() else path
     entry = complete(proposal, file_name, settings, profile, containers, programs, None if new else in_place)
     folder = place_for(settings)
     rendered = rendering.render(entry.container, folder)
@@ -156,7 +158,7 @@ def place_for(settings: Settings) -> Path:
 
 
 def from_source(options: Namespace, documents: list[CatalogFile]) -> Sourced:
-    """Return what is known of an image at a source; complete the options with name and version."""
+    """Return what is known of an image at a source."""
     source = parse_source(options.image)
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
@@ -164,9 +166,6 @@ def from_source(options: Namespace, documents: list[CatalogFile]) -> Sourced:
         output.note(
             f"{options.image} is {new.source.digest} now; a tag or file can change, so the record has the digest"
         )
-    if not fits(documents, new.found.file_name):
-        options.name = options.name or new.name or None
-        options.version = options.version or new.version
     return new
 
 
