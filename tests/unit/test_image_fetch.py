@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import runtime
+from easybuild.easyblocks.generic.container import framework, space
 from easybuild.easyblocks.generic.container.image import fetch as imagefetch
 from easybuild.easyblocks.generic.container.image.fetch import fetch
 from easybuild.easyblocks.generic.container.image.identity import check_content, check_note, note_path, read_note
@@ -287,21 +287,31 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
 
 
 def test_which_disk_is_full(tmp_path, monkeypatch):
-    """E-15, student 8: the message has the directories without free space, and the variables that choose others."""
+    """E-15, N-07, student 8: the directories without free space, their file systems, and what chooses others."""
     usage = {tmp_path / "build": 0, tmp_path / "install": 10**12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
     for path in list(usage)[:3]:
         path.mkdir()
-    monkeypatch.setattr(runtime, "build_path", lambda: str(tmp_path / "build"))
-    monkeypatch.setattr(runtime, "install_path", lambda: str(tmp_path / "install"))
-    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(space, "build_path", lambda: str(tmp_path / "build"))
+    monkeypatch.setattr(space, "install_path", lambda: str(tmp_path / "install"))
+    monkeypatch.setattr(space.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     monkeypatch.setattr(
-        runtime.shutil, "disk_usage", lambda path: SimpleNamespace(free=usage[Path(path)], total=8 * 10**6)
+        space.shutil, "disk_usage", lambda path: SimpleNamespace(free=usage[Path(path)], total=8 * 10**6)
     )
     monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "gone"))
-    assert runtime.full_places() == [
-        f"{tmp_path}/build: 0.0 kB free of 8.0 MB (to choose another: export EASYBUILD_BUILDPATH=DIRECTORY)",
-        f"{tmp_path}/tmp: 0.0 kB free of 8.0 MB (to choose another: export TMPDIR=DIRECTORY)",
+    monkeypatch.setattr(space.os.path, "ismount", lambda path: path == str(tmp_path))
+    at = f"free of 8.0 MB in the file system {tmp_path} (to choose another: export"
+    assert space.full_places() == [
+        f"{tmp_path}/build: 0.0 kB {at} EASYBUILD_BUILDPATH=DIRECTORY)",
+        f"{tmp_path}/tmp: 0.0 kB {at} TMPDIR=DIRECTORY)",
     ]
+    # a quota, or what filled it is removed
+    usage.update(dict.fromkeys(usage, 10**9))
+    assert [line.partition(" ")[0] for line in space.full_places()] == ["perhaps"] * 3
+    assert space.full_places()[1] == f"perhaps {tmp_path}/install: 1.0 GB {at} EASYBUILD_INSTALLPATH=DIRECTORY)"
+    with pytest.raises(EasyBuildError) as error, framework.plain_errors():
+        raise OSError(errno.EDQUOT, "Disk quota exceeded", "/a")
+    assert str(error.value).strip("'").splitlines()[0].startswith("the quota is used up")
+    assert str(error.value).count("perhaps ") == 3
 
 
 @pytest.mark.parametrize(

@@ -151,14 +151,16 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(making, "report_earlier", lambda *_: None)
     for packages in (["rich", "einops"], ["rich"], ["rich"]):
         assert main(["extend", BASE, "--add", *packages, "--name", "other", "--rebuild"]) == 0
-    assert taken == [None, str(kept), None] and not kept.exists()
+    assert taken == [None, str(kept), None] and not kept.parent.exists()
     # neither of a check that says no, nor for long, nor where others can write, nor if pip keeps everything
     eb.result = running.Result(1, "pip failed in stage 'a': no matching distribution")
+    kept.parent.mkdir(mode=0o700)
     for name in ("old", "new"):
         (kept.parent / name).mkdir()
     os.utime(kept.parent / "old", (0, 0))
     assert main(["extend", BASE, "--add", "rich", "--name", "other", "--check"]) == 1
     assert os.listdir(kept.parent) == ["new"]
+    (kept.parent / "new/wheel").touch()
     made = extension.Extension(bases.Container, "x")
     monkeypatch.setattr(downloads, "key_of", lambda _: "new")
     assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
@@ -186,7 +188,8 @@ class Eb:
         # the check of a lock has none
         if "PIP_CACHE_DIR" in variables:
             self.downloads = Path(variables.pop("PIP_CACHE_DIR"))
-            (self.downloads / "wheels").mkdir(parents=True, exist_ok=True)
+            self.downloads.mkdir(parents=True, exist_ok=True)
+            (self.downloads / "wheel").touch()
         assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's

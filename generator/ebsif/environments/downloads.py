@@ -8,7 +8,6 @@ import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import Optional
 
 from ebsif.environments import replacing
 from ebsif.environments.extension import Extension
@@ -21,8 +20,22 @@ SECONDS = 24 * 3600  # for which it is kept
 
 def for_check(extension: Extension) -> dict[str, str]:
     """Return the variables with which a check keeps its downloads; none if it can't, or pip has a directory already."""
-    folder = None if os.environ.get(VARIABLE) else own_folder()
-    if not folder:
+    with contextlib.suppress(OSError):
+        # with the access that it has to have
+        folder_of_all().mkdir(mode=0o700)
+    return variables_of(extension)
+
+
+def for_installation(extension: Extension) -> dict[str, str]:
+    """Return the variables with which an installation takes what a check of the same has left."""
+    variables = variables_of(extension)
+    return variables if are_left(variables) else {}
+
+
+def variables_of(extension: Extension) -> dict[str, str]:
+    """Return the variables that name the downloads of an extension; those of others, if they are old, are removed."""
+    folder = folder_of_all()
+    if os.environ.get(VARIABLE) or not is_own(folder):
         return {}
     for path in folder.iterdir():
         if time.time() - path.lstat().st_mtime > SECONDS:
@@ -30,29 +43,31 @@ def for_check(extension: Extension) -> dict[str, str]:
     return {VARIABLE: str(folder / key_of(extension))}
 
 
-def for_installation(extension: Extension) -> dict[str, str]:
-    """Return the variables with which an installation takes what a check of the same has left."""
-    variables = for_check(extension)
-    return variables if variables and os.path.isdir(variables[VARIABLE]) else {}
+def are_left(variables: dict[str, str]) -> bool:
+    """Return whether there is any file among the downloads that variables name."""
+    return any(files for path in variables.values() for _, _, files in os.walk(path))
 
 
 def remove(variables: dict[str, str]) -> None:
-    """Remove the downloads that variables name."""
+    """Remove the downloads that variables name, and the directory of all if there are no others."""
     for path in variables.values():
         shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(path))
 
 
-def own_folder() -> Optional[Path]:
-    """Return the directory for all downloads; None if another account could write there."""
-    path = Path(tempfile.gettempdir(), f"ebsif-downloads-{os.getuid()}")
+def folder_of_all() -> Path:
+    """Return the directory for the downloads of all checks of this account."""
+    return Path(tempfile.gettempdir(), f"ebsif-downloads-{os.getuid()}")
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether there is a directory to which no other account can write."""
     try:
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        found = path.lstat()
+        found = folder.lstat()
     except OSError:
-        return None
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-    return path if is_own else None
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def key_of(extension: Extension) -> str:

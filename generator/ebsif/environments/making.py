@@ -313,7 +313,7 @@ def check(request: Request, extension: Extension, container: Container, kept: Se
         planned = plan.check(container, request.more, request.image, kept, {**extension.variables(), **kept_downloads})
         return planned
     finally:
-        if planned.problem:
+        if planned.problem or not downloads.are_left(kept_downloads):
             downloads.remove(kept_downloads)
 
 
