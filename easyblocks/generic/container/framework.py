@@ -21,7 +21,7 @@ from easybuild.tools.config import build_option, install_path, update_build_opti
 from easybuild.tools.filetools import mkdir
 from easybuild.tools.version import VERSION
 
-from .space import FULL, full_places
+from .space import no_space
 from .values import ERRORS, plain_error
 from .written import UnfitError, printable
 
@@ -95,8 +95,8 @@ def plain_errors() -> Iterator[None]:
     except OSError as err:
         if err.errno not in ERRORS:
             raise
-        places = ''.join('\n    %s' % one for one in full_places()) if err.errno in FULL else ''
-        raise EasyBuildError("%s%s", printable(plain_error(str(err))), places)
+        _, line_break, places = no_space(str(err)).partition('\n')
+        raise EasyBuildError("%s", printable(plain_error(str(err))) + line_break + places)
 
 
 @contextmanager

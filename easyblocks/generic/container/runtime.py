@@ -7,16 +7,12 @@
 """
 Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 """
-import errno
 import os
 import re
-import shutil
-import tempfile
 from datetime import datetime
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from easybuild.tools.build_log import EasyBuildError, print_msg, time_str_since
-from easybuild.tools.config import build_path, install_path
 from easybuild.tools.filetools import mkdir
 from easybuild.tools.utilities import trace_msg
 
@@ -26,6 +22,7 @@ from .framework import EasyBuildExit, RunShellCmdError, RunShellCmdResult, run_s
 from .imageprograms import FILES
 from .schedulers import SCHEDULERS
 from .sitevalues import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
+from .space import no_space
 from .values import bind_source
 from .written import escape
 
@@ -200,36 +197,13 @@ def run_program(arguments: List[str], limited: Option = False, shown: Option = '
             print_msg('  ' + escape(line), prefix=False, stderr=True)
         full = no_space(output)
         if full:
-            raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), full)
+            # what runs in a container is shown
+            name = shown.split()[0] if isinstance(shown, str) and shown else os.path.basename(arguments[0])
+            raise EasyBuildError("%s failed: %s", name, full)
         raise
     if shown:
         trace_msg("command completed: exit %d, ran in %s" % (done.exit_code, time_str_since(start)))
     return done
-
-
-# Less free space than this is none, in bytes.
-LITTLE = 16 * 1024 ** 2
-# What programs say if there is none.
-NO_SPACE = ((errno.ENOSPC, re.compile('No space left|enough free space', re.IGNORECASE)),
-            (errno.EDQUOT, re.compile('Disk quota exceeded', re.IGNORECASE)))
-
-
-def no_space(output: str) -> str:
-    """Return that a disk is full or a quota used up, and where, if that is what a program says; else empty."""
-    for number, pattern in NO_SPACE:
-        if pattern.search(output) or values.ERRORS[number] in output:
-            return values.ERRORS[number] + ''.join('\n    %s' % one for one in full_places())
-    return ''
-
-
-def full_places() -> List[str]:
-    """Return which of the directories that an installation writes to have no free space, and how to choose another."""
-    places = [(build_path(), 'EASYBUILD_BUILDPATH'), (install_path(), 'EASYBUILD_INSTALLPATH'),
-              (tempfile.gettempdir(), 'TMPDIR'), (os.environ.get('PIP_CACHE_DIR'), 'PIP_CACHE_DIR')]
-    found = [(path, variable, shutil.disk_usage(path)) for path, variable in places if path and os.path.isdir(path)]
-    return ["%s: %s free of %s (to choose another: export %s=DIRECTORY)" % (
-        path, values.format_size(usage.free), values.format_size(usage.total), variable)
-            for path, variable, usage in found if usage.free < LITTLE]
 
 
 def runtime_variables(environment: Iterable[str]) -> List[str]:

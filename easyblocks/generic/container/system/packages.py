@@ -32,7 +32,8 @@ from ..image.installed import InstalledImage
 from ..imageprograms import FILES, sh_command
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
-from ..runtime import SHOWN_LINES, Container, escape_bind, no_space
+from ..runtime import SHOWN_LINES, Container, escape_bind
+from ..space import no_space
 from ..values import SYSTEM_PACKAGE, format_size, system_names
 from ..written import ANY_SIZE, open_written
 from .layer import Layer
