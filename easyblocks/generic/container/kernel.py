@@ -13,7 +13,7 @@ import re
 
 from .imageprograms import FILES
 from .permissions import copy_readable, write_readable
-from .values import shown_module
+from .values import USER_SOFTWARE_VARIABLE, VENV_VARIABLE, shown_module
 
 # What the module adds to JUPYTER_PATH, and the program that starts a kernel, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')
@@ -21,8 +21,6 @@ INTERPRETER = os.path.join('interpreter', 'python')
 LOGO = os.path.join(FILES, JUPYTER, 'logo-64x64.png')
 # What Jupyter may replace in the program of a kernel (some names, and more if it has other launchers).
 SUBSTITUTED = re.compile(r'\{[A-Za-z0-9_]+\}')
-# Variables in a kernel: the environment of make-venv, and the directory with user software.
-KERNEL_VENV, KERNEL_USER_SOFTWARE = 'EBSIF_VENV', 'EBSIF_USER_SOFTWARE'
 
 
 def kernel_name(module: str) -> str:
@@ -48,9 +46,9 @@ def kernel_spec(python: str, title: str, module: str, venv: str = '', user_softw
     jupyter_client 5.2 (2018), VS Code since 2025.2.
     """
     # also empty: the kernel shouldn't get the environment in which Jupyter itself runs
-    variables = {KERNEL_VENV: venv}
+    variables = {VENV_VARIABLE: venv}
     if user_software:
-        variables[KERNEL_USER_SOFTWARE] = user_software
+        variables[USER_SOFTWARE_VARIABLE] = user_software
     about = {'module': module, 'newest': newest} if newest else {'module': module}
     return json.dumps({'argv': [python, '-m', 'ipykernel_launcher', '-f', '{connection_file}'], 'env': variables,
                        'display_name': title, 'language': 'python', 'interrupt_mode': 'signal',

@@ -20,8 +20,7 @@ from .modulerc import date_in
 from .settings import is_reference
 from .requirements import package_lines, package_name
 from .sitevalues import CONSTRAINT_VARIABLES
-from .values import shown_module
-from .usersoftware import USER_SOFTWARE_VARIABLE
+from .values import USER_SOFTWARE_VARIABLE, shown_module
 from .written import is_package
 
 # the programs by the syntax of the module file, and what comes before everything else in the file

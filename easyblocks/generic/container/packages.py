@@ -13,10 +13,8 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .values import normal_name
+from .values import USER_SOFTWARE, normal_name
 from .written import UnfitError, escape, is_for_pip, is_package
-
-USER_SOFTWARE = '/user-software'
 
 SHOWN = 60  # characters of what others wrote
 

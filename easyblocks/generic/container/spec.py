@@ -18,11 +18,10 @@ from .sitevalues import CACHES, CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INI
 from .host.programs import INSTALLED_WRAPPERS, WRAPPER, wrapper_names
 from .image.source import ImageSource, source_name
 from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
-from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
 from .parameters import default_name
 from .schedulers import SCHEDULERS
-from .values import Setting, parse_binds, root_parts, with_value
+from .values import USER_SOFTWARE, Setting, parse_binds, root_parts, with_value
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')

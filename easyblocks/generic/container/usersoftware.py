@@ -31,8 +31,6 @@ from .written import is_package
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
-# Names a directory with the user's own user software, for any container module.
-USER_SOFTWARE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 # where users put their own scripts
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).

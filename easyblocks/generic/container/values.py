@@ -31,8 +31,13 @@ LISTED = "a list of strings, or a dictionary that maps strings to strings or Non
 # in the file is its root: nothing, because Lmod drops a slash at the end of a list.
 MOUNT_SQUASHFS = ':ro,image-src='
 
+# Where a container has user software. The variables name a directory with the user's own, for any container module,
+# and an environment that make-venv has created, for kernels and the interpreter.
+USER_SOFTWARE = '/user-software'
+USER_SOFTWARE_VARIABLE, VENV_VARIABLE = 'EBSIF_USER_SOFTWARE', 'EBSIF_VENV'
+
 # Directories that a module adds to its container.
-MODULE_DIRECTORIES = ('/user-software', '/runscripts', '/.singularity.d')
+MODULE_DIRECTORIES = (USER_SOFTWARE, '/runscripts', '/.singularity.d')
 
 # Errors of the operating system with a remedy, by number.
 ERRORS = {

@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 from . import missing
 from .diagnosis import Diagnosis
 from .framework import RunShellCmdResult
-from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
+from .packages import BUILD_TOOLS, Packages
 from .probe import CommandResult
 from .runtime import SHOWN_LINES, Container, Option, escape_bind, escape_value, inject_variables, run_program
 from .imageprograms import FILES, ebsif_version, lines_after, read_program, sh_command
@@ -31,8 +31,8 @@ from .image.installed import InstalledImage
 from .requirements import Properties, package_name
 from .stages import Stage
 from .sitevalues import RUNTIME_PREFIXES
-from .values import MOUNT_SQUASHFS, normal_name
-from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware
+from .values import MOUNT_SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
+from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, UserSoftware
 from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen
 

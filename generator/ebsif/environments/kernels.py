@@ -12,15 +12,14 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.kernel import (
     INTERPRETER,
-    KERNEL_USER_SOFTWARE,
-    KERNEL_VENV,
     LOGO,
     SUBSTITUTED,
     kernel_name,
     kernel_spec,
     kernel_title,
 )
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS
+from easybuild.easyblocks.generic.container.values import USER_SOFTWARE_VARIABLE, VENV_VARIABLE
 
 from ebsif import files
 from ebsif.environments.making import set_aside
@@ -105,7 +104,8 @@ def read(folder: Path) -> Optional[Kernel]:
         about = spec.get("metadata", {}).get("ebsif", {})
         # as Jupyter does: the kernel of an installation may be linked here
         program = spec["argv"][0].replace("{resource_dir}", str(folder))
-        paths = (*(spec.get("env", {}).get(name) for name in (KERNEL_VENV, KERNEL_USER_SOFTWARE)), about.get("newest"))
+        variables = spec.get("env", {})
+        paths = variables.get(VENV_VARIABLE), variables.get(USER_SOFTWARE_VARIABLE), about.get("newest")
         return Kernel(folder, about.get("module"), Path(program), *(Path(path) if path else None for path in paths))
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None

@@ -9,6 +9,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.kernel import INTERPRETER
 from easybuild.easyblocks.generic.container.record.lockfile import RECORD
+from easybuild.easyblocks.generic.container.values import USER_SOFTWARE_VARIABLE, VENV_VARIABLE
 
 from ebsif import files
 from ebsif.errors import EbsifError
@@ -63,8 +64,8 @@ def starting(installation: Installation, newest: Optional[str] = None) -> str:
     `newest` is the name of an extension without its date, if the file should always start the newest one.
     """
     interpreter = of(installation)
-    own = os.environ.get("EBSIF_USER_SOFTWARE")
-    variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own), "EBSIF_VENV": environment_on(installation)}
+    own = os.environ.get(USER_SOFTWARE_VARIABLE)
+    variables = {USER_SOFTWARE_VARIABLE: own and os.path.abspath(own), VENV_VARIABLE: environment_on(installation)}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
     start = (
         starting_newest(without_date(installation.root)) if newest else f'exec {shlex.quote(str(interpreter))} "$@"\n'

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware
+from easybuild.easyblocks.generic.container.values import USER_SOFTWARE
 
 from ebsif.installed import current
 from ebsif.installed.places import Installation, shown
@@ -18,8 +19,6 @@ from ebsif.packages import venv
 from ebsif.packages.requirements import RequirementsError
 from ebsif.report import output
 
-# where the container has user software
-MOUNTED = "/user-software"
 # a file or link in the list of unsquashfs
 LISTED = re.compile(r"[-l]\S+ \S+ +\d+ (?P<time>\S+ \S+) squashfs-root/(?P<path>.*?)(?: -> .*)?")
 MOST = 8  # that are named
@@ -51,7 +50,7 @@ def of(installation: Installation) -> list[str]:
     if place and installation.record.has_user_software and not is_as_installed:
         # what reads the packages says why
         with contextlib.suppress(RequirementsError):
-            found += [f"{MOUNTED}/{path}" for path in added_to(place)]
+            found += [f"{USER_SOFTWARE}/{path}" for path in added_to(place)]
     return found
 
 

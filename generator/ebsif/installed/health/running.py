@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.record.lockfile import replacement, versions_in
 from easybuild.easyblocks.generic.container.smoketest import remedy
-from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
-from easybuild.easyblocks.generic.container.values import normal_name
+from easybuild.easyblocks.generic.container.values import USER_SOFTWARE_VARIABLE, normal_name
 
 from ebsif.installed import places, runtimecommand
 from ebsif.installed.health.subject import Subject
