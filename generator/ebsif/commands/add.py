@@ -122,8 +122,7 @@ def add(options: Namespace) -> int:
     found = new.found if new else inspected(image)
     if not new and image.is_symlink():
         output.note(
-            f"{image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
-            "can change"
+            f"{image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link can change"
         )
     copy = is_copy(found, containers)
     if copy:

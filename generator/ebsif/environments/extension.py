@@ -15,7 +15,6 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif.catalog import selection
@@ -59,9 +58,10 @@ class Extension:
     An extension to make: packages on top of a container, under a name.
 
     `stages` are what is installed, those of the base included, and `kept` constraints: packages of the extension that
-    is changed, which keep their version. To repeat a lock, the easyconfig names files instead of stages: `companions`,
-    by their key in the easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats it.
-    `problem` is why it can't be installed, if that is known already.
+    is changed, which keep their version. `inherited` are the stages of the base, if that container is without them. To
+    repeat a lock, the easyconfig names files instead of stages: `companions`, by their key in the easyconfig parameter
+    `requirements`; `is_same` then says whether an easyconfig repeats it. `problem` is why it can't be installed, if
+    that is known already.
 
     `before` is the installation whose packages it starts with. If `is_change`, it is a later one of the same name,
     which has the date only to replace it; `known` are the extensions of that name to start from (see
@@ -72,6 +72,7 @@ class Extension:
     base: Container
     name: str
     stages: Sequence[Stage] = ()
+    inherited: Sequence[Stage] = ()
     kept: Sequence[str] = ()
     companions: Mapping[str, Companion] = field(default_factory=dict)
     is_same: Optional[Callable[[Path], bool]] = None
@@ -120,7 +121,7 @@ class DatedExtension:
     @cached_property
     def container(self) -> Container:
         """The extended container; see `extend`."""
-        extended = extend(self.extension.base, self.extension.stages, self.extension.name, self.date)
+        extended = extend(self.extension, self.date)
         path, companions = Path(self.file_name), self.extension.companions
         files = {key: path.with_suffix(companion.suffix).name for key, companion in companions.items()}
         return extended.replace(requirements=files) if files else extended
@@ -142,13 +143,14 @@ class DatedExtension:
         return easyconfigtext.is_written(first) and rest == self.body
 
 
-def extend(container: Container, stages: Sequence[Stage], name: str, date: str) -> Container:
+def extend(extension: Extension, date: str) -> Container:
     """
-    Return a container with these stages, whose module can't replace that of the plain container.
+    Return the base of an extension with its stages; its module can't replace that of the plain container.
 
     Name and date become part of the version suffix. Raise ExtendingError if the container can't be extended, or a name
     is not valid there.
     """
+    container, stages, name = extension.base, extension.stages, extension.name
     if stages and not container.venv:
         has_commands_only = [stage.name for stage in stages] == [COMMANDS]
         what = "can't have --post or --verify" if has_commands_only else "can't be extended"
@@ -168,29 +170,28 @@ def extend(container: Container, stages: Sequence[Stage], name: str, date: str) 
         image=image,
         suffix=f"{container.versionsuffix}-{name}-{date}",
         requirements=simplest(stages),
-        description=describe(container, stages),
+        description=describe(extension),
         aliases=[f"{container.full_version}-{name}", name],
         archived=None,
         warnings=warnings,
     )
 
 
-def describe(container: Container, stages: Sequence[Stage]) -> str:
+def describe(extension: Extension) -> str:
     """Return the description of an extension: its purpose, then what the base says of itself."""
+    container = extension.base
     text = container.fill(container.description or container.name).strip()
     # of a base that is an extension, too, the purpose is left out
     addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
     earlier = addition.match(text)
-    return f"{purpose(container, stages)}\n{text[earlier.end() if earlier else 0 :]}"
+    return f"{purpose(extension)}\n{text[earlier.end() if earlier else 0 :]}"
 
 
-def purpose(container: Container, stages: Sequence[Stage]) -> str:
+def purpose(extension: Extension) -> str:
     """Return the first sentence of the description of an extension: what was added, on which base."""
-    installed = places.called(container.module)[:1]
-    own = {name for one in installed if not one.damage for name in names_in(package_lines(one.record.stages))}
-    # also of a base that is no module here, but a directory or an easyconfig
-    own |= names_in(lines_of(container.stages))
-    names = sorted(names_in(lines_of(stages)) - own)
+    container = extension.base
+    of_base = names_in(lines_of([*extension.inherited, *container.stages]))
+    names = sorted(names_in(lines_of(extension.stages)) - of_base)
     names += system_names(system_of(container.system_packages).packages)
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
