@@ -3,6 +3,8 @@
 import hashlib
 import subprocess
 
+from support import write_program
+
 
 def make_deb(repository, name, version="1.0", files=(), **fields):
     """
@@ -23,8 +25,7 @@ def make_deb(repository, name, version="1.0", files=(), **fields):
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in control.items()))
     for script, text in scripts.items():
-        (tree / "DEBIAN" / script).write_text(f"#!/bin/sh\nset -e\n{text}\n")
-        (tree / "DEBIAN" / script).chmod(0o755)
+        write_program(tree / "DEBIAN" / script, f"#!/bin/sh\nset -e\n{text}\n")
     for path, text in dict(files).items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, unpack_wheels
-from support import EASYBLOCKS, Site
+from support import EASYBLOCKS, Site, write_program
 
 OLD = "4.9.4"
 
@@ -116,10 +116,7 @@ def unpack_at(folder, wheels):
     (script,), (data,) = packages.glob("*.data/scripts/eb"), packages.glob("*.data/data/easybuild")
     data.rename(folder / "easybuild")
     text = script.read_text().partition("\n")
-    program = folder / "bin/eb"
-    program.parent.mkdir()
-    program.write_text(text[0] + "\n" + OVERWRITES.format(path=shlex.quote(str(packages))) + text[2])
-    program.chmod(0o755)
+    write_program(folder / "bin/eb", text[0] + "\n" + OVERWRITES.format(path=shlex.quote(str(packages))) + text[2])
     return folder
 
 

@@ -10,6 +10,7 @@ import pytest
 from account import as_root
 from parts import part
 from slurm import free_ports
+from support import write_program
 
 SERVER = """\
 Port {port}
@@ -54,8 +55,7 @@ class Ssh:
         for name, text in (("sshd_config", SERVER), ("config", CLIENT)):
             (place / name).write_text(text.format(port=port, place=place))
         self.path.mkdir()
-        (self.path / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {place}/config "$@"\n')
-        (self.path / "ssh").chmod(0o755)
+        write_program(self.path / "ssh", f'#!/bin/sh\nexec /usr/bin/ssh -F {place}/config "$@"\n')
         # libraries beside it, if the program is unpacked and not installed
         libraries = ":".join(map(str, program.parents[2].glob("usr/lib/*-linux-*")))
         with (place / "log").open("w") as log, as_root():

@@ -32,6 +32,14 @@ def printed(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
+def write_program(path, text):
+    """Write a program (Path) and the directory above it; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
 def tracked(*patterns):
     """Return the files of the project that match a pattern, including those not committed yet."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns]

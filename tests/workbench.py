@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CHECKOUT
+from support import CHECKOUT, write_program
 from user_software import kept
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -57,10 +57,7 @@ class Workbench:
 
     def script_file(self, folder, script):
         """Write a file into a directory (Path) that runs a script with the module loaded; return its path."""
-        path = folder / "typed.sh"
-        path.write_text(f"#!/bin/bash\n{self.command(script)[-1]}")
-        path.chmod(0o755)
-        return path
+        return write_program(folder / "typed.sh", f"#!/bin/bash\n{self.command(script)[-1]}")
 
     def load(self, script, check=True, load=True, **more):
         """Run a script, with the module loaded unless `load` is False; return the CompletedProcess."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from account import as_root, in_group
 from parts import Installed, example_site
-from support import CONTAINER_FILES, printed
+from support import CONTAINER_FILES, printed, write_program
 
 TEXT = Installed.TEXT
 # without pip
@@ -263,11 +263,11 @@ def test_the_work_directory_is_private(tmp_path, fault):
     (root / "user-software/file").write_text("x")
     shims = tmp_path / "shims"
     shims.mkdir()
-    (shims / "mksquashfs").write_text(
+    write_program(
+        shims / "mksquashfs",
         f'#!/bin/bash\nstat -c %a "{root}"/.make-squashfs.* >>{tmp_path}/modes\n'
-        f'exec {shutil.which("mksquashfs")} "$@"\n'
+        f'exec {shutil.which("mksquashfs")} "$@"\n',
     )
-    (shims / "mksquashfs").chmod(0o755)
     subprocess.run(
         ["bash", "-c", 'umask 000; exec "$0"', root / "bin/make-squashfs"],
         check=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import Installed, wheel_settings
-from support import heed_signals
+from support import heed_signals, write_program
 
 # not like the one of other tests on this machine
 SLEEP = f"sleep 57.{os.getpid()}"
@@ -41,8 +41,7 @@ def shim(folder, name, text):
     """Put a program before the real one, which it can call as `real`; return PATH."""
     folder.mkdir(exist_ok=True)
     real = shutil.which(name)
-    (folder / name).write_text(f"#!/bin/bash\nreal={real}\n{text}\n")
-    (folder / name).chmod(0o755)
+    write_program(folder / name, f"#!/bin/bash\nreal={real}\n{text}\n")
     return f"{folder}:{os.environ['PATH']}"
 
 

@@ -11,7 +11,7 @@ import pytest
 from account import OWN_MOUNTS
 from aptrepository import binds_of, make_deb
 from parts import Installed, example_site, wheel_settings
-from support import CONTAINER_FILES, make_wheel
+from support import CONTAINER_FILES, make_wheel, write_program
 
 MODULE = Installed.SQUASHED
 TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
@@ -148,9 +148,7 @@ def test_system_packages(base_image, tmp_path, fault):
         "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\nsystem_packages = ['greet']\n"
     )
     (site.prefix / "small").mkdir()
-    df = tmp_path / "df"
-    df.write_text("#!/bin/sh\necho 9000000000\n")
-    df.chmod(0o755)
+    df = write_program(tmp_path / "df", "#!/bin/sh\necho 9000000000\n")
     result = in_small(
         site,
         ["small"],

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from parts import Installed, example_site, wheel_settings
+from support import write_program
 
 TEXT = Installed.TEXT
 FUNCTIONS = (
@@ -58,8 +59,7 @@ def traps(folder):
     programs = folder / "bin"
     programs.mkdir()
     for name in ("python", "python3", "pip", "sh", "bash", "env"):
-        (programs / name).write_text(f"#!/bin/bash\n{tell('PATH')}\nexit 1\n")
-        (programs / name).chmod(0o755)
+        write_program(programs / name, f"#!/bin/bash\n{tell('PATH')}\nexit 1\n")
     variables = {
         "BASH_ENV": folder / "bash_env",
         "ENV": folder / "bash_env",

@@ -25,7 +25,7 @@ from ebsif_command import run_ebsif
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from parts import EACH_TOOL, TOOLS, Installed, wheel_settings
-from support import CONTAINER_FILES, Site, printed
+from support import CONTAINER_FILES, Site, printed, write_program
 
 TEXT = Installed.TEXT
 # without user software
@@ -376,8 +376,7 @@ def test_batch_scripts(place, words):
     shims.mkdir(exist_ok=True)
     shim = shims / "srun"
     if not shim.exists():
-        shim.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\" >seen\n")
-        shim.chmod(0o755)
+        write_program(shim, "#!/bin/bash\nprintf '%s\\0' \"$@\" >seen\n")
     (place / "seen").unlink(missing_ok=True)
     # the script ends before srun if data is missing
     for data in (tuple(map(Data, words)), tuple(bound(words)), ()):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parts import Installed, wheel_settings
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 
 HERE = Path(__file__).parent
 MODULE = Installed.SQUASHED
@@ -136,12 +136,12 @@ def test_squashfs_commands_while_writing(installation, tmp_path, name, program, 
     shim = tmp_path / "shim"
     shim.mkdir()
     # kills the process group as soon as something is written
-    (shim / program).write_text(
+    write_program(
+        shim / program,
         f'#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ "$*" != */new* || $* == \'-l \'* ]]; then exec {program} "$@"; fi\n'
         f'{program} "$@" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n'
-        "    kill -0 $! || break\ndone\nkill -KILL 0\n"
+        "    kill -0 $! || break\ndone\nkill -KILL 0\n",
     )
-    (shim / program).chmod(0o755)
     result = subprocess.run(
         [installation / "bin" / name],
         capture_output=True,

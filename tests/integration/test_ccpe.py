@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, copy_from_image, part
-from support import CHECKOUT, Site
+from support import CHECKOUT, Site, write_program
 
 EASYCONFIG = CHECKOUT / "easyconfigs/c/ccpe/ccpe-25.03-B-rocm-6.3-SP5-LUMI.eb"
 MODULE = "ccpe/25.03-B-rocm-6.3-SP5-LUMI"
@@ -55,10 +55,7 @@ def make_image(folder, small_image):
         "/.singularity.d/runscript": '#!/bin/sh\nexec /usr/bin/bash "$@"\n',
     }
     for path, text in texts.items():
-        place = root / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-        place.chmod(0o755)
+        write_program(root / path[1:], text)
     (root / "opt/cray/pe/lmod/lmod").symlink_to(Path(part("LMOD_CMD")).parent.parent)
     image = folder / "cpe-25.03-SP5.sif"
     subprocess.run(["apptainer", "--silent", "build", image, root], **run)
@@ -122,9 +119,7 @@ def test_the_modules_of_the_container(host):
 
 def test_a_script_continues_in_the_container(host):
     """L-10: `eval $SWITCHTOCCPE` starts the script again inside, where it only provides the modules; without Slurm."""
-    script = host.site.work / "switch.sh"
-    script.write_text('#!/bin/bash\neval $SWITCHTOCCPE\necho "[$1] $(cc)"\n')
-    script.chmod(0o755)
+    script = write_program(host.site.work / "switch.sh", '#!/bin/bash\neval $SWITCHTOCCPE\necho "[$1] $(cc)"\n')
     assert host.bash(f"{script} 'a  b'").stdout == f"[a  b] {READY}, mine gone, other gone\n"
 
 

@@ -32,7 +32,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from slurm import free_ports
-from support import CONTAINER_FILES, blocks, printed
+from support import CONTAINER_FILES, blocks, printed, write_program
 
 # The commands of the documentation, and the names in it.
 INTERPRETER, APP = blocks("docs/editors.md", "bash")
@@ -160,8 +160,7 @@ class Place:
         (packages / "share").rename(venv / "share")
         for script in (packages / "bin").glob("jupyter*"):
             program = re.sub("\\A.*?(?=^(?:import|from) )", "", script.read_text(), flags=re.DOTALL | re.MULTILINE)
-            (venv / "bin" / script.name).write_text(f"#!/user-software/venv/{venv.name}/bin/python\n{program}")
-            (venv / "bin" / script.name).chmod(0o755)
+            write_program(venv / "bin" / script.name, f"#!/user-software/venv/{venv.name}/bin/python\n{program}")
         self.python = self.root / "interpreter/python"
         self.environment = {
             "HOME": str(self.site.home),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS
-from support import Site
+from support import Site, write_program
 
 # The entry point of the LUMI AI Factory's images since May 2026; the %runscript of older images does the same.
 ENTRY_POINT = """\
@@ -58,9 +58,7 @@ def entered(tmp_path_factory, base_image):
         ("oci", ENTRY_POINT, "/opt/oci-entrypoint.sh"),
         ("run", RUNSCRIPT, "/.singularity.d/runscript"),
     ):
-        path = site.prefix / f"{name}.sh"
-        path.write_text(text)
-        path.chmod(0o755)
+        path = write_program(site.prefix / f"{name}.sh", text)
         binds.append(f"{path}:{target}")
     text = (
         f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
@@ -158,9 +156,7 @@ def test_arguments_pass_through_the_entry_point(entered):
 @pytest.mark.parametrize("line", ["echo no", 'eval "exec $*"'])
 def test_an_entry_point_that_changes_arguments_is_refused(site, line):
     """lumi B11: entry points that ignore arguments, or let a shell read them as the runtime's for OCI images does."""
-    path = site.prefix / "oci.sh"
-    path.write_text(f"#!/bin/sh\n{line}\n")
-    path.chmod(0o755)
+    path = write_program(site.prefix / "oci.sh", f"#!/bin/sh\n{line}\n")
     easyconfig = site.easyconfig(
         f"sources = ['example.sif']\nbinds = ['{path}:/opt/oci-entrypoint.sh']\ninit = 'conda-injected'\n"
         "conda_env = 'pytorch'\nentry_point = '/opt/oci-entrypoint.sh'\n"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 SITE = """name: mine
@@ -148,8 +148,7 @@ def run(tmp_path, base_image):
     subprocess.run(["cp", "-r", CONTAINER_FILES / "runscripts", scripts], check=True)
     (tmp_path / "module.conf").write_text("scheduler flux\n")
     for name, text in (("flux", FLUX), ("singularity", SINGULARITY)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, text)
     for path in scripts.iterdir():
         path.chmod(0o755)
     environment = {

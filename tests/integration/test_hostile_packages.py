@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from parts import example_site, wheel_settings
-from support import make_wheel
+from support import make_wheel, write_program
 
 IMAGE_PACKAGES = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
 TEXT = (
@@ -77,9 +77,7 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
 def test_an_image_whose_python_is_hostile(tmp_path, base_image, program):
     """Security 8: endless output, another description and terminal sequences: eb refuses the image and stays alive."""
     site = example_site(tmp_path, base_image)
-    python = tmp_path / "python3"
-    python.write_text(f"#!/bin/sh\n{program}\n")
-    python.chmod(0o755)
+    python = write_program(tmp_path / "python3", f"#!/bin/sh\n{program}\n")
     path = site.easyconfig("sources = ['example.sif']\nrequirements = ['x']\n")
     done = site.eb(path, check=False, EBSIF_INSTALL_BIND=f"{python}:/usr/bin/python3")
     said = done.stdout + done.stderr

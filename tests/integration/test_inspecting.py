@@ -8,6 +8,7 @@ from easybuild.easyblocks.generic.container.image import sif
 from ebsif import cli
 from ebsif.images import inspection
 from parts import copy_from_image, new_key
+from support import write_program
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +29,7 @@ def image(small_image, tmp_path_factory):
         "opt/miniconda3/envs/no python/conda-meta/x-1-0.json": "{}",
     }
     for name, text in texts.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        write_program(root / name, text)
     subprocess.run(["apptainer", "--silent", "build", place / "plain.sif", root], **run)
     (place / "signed.sif").write_bytes((place / "plain.sif").read_bytes())
     with pytest.MonkeyPatch.context() as patch:

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
-from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel, printed
+from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel, printed, write_program
 
 TEXT = Installed.TEXT
 
@@ -149,8 +149,7 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels, tmp_path):
         "stat": f'[ "$1 $2" = "-f -c" ] && echo bd00bd0 || exec {shutil.which("stat")} "$@"',
     }
     for name, text in stand_ins.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, f"#!/bin/sh\n{text}\n")
     lines = [
         f"# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% \"quoted\" 'single' \\ EOF",
         "# EOF",
@@ -214,8 +213,7 @@ def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
     """S002-50: the directory is kept, and the installation fails."""
     fake = tmp_path / "fake"
     fake.mkdir()
-    (fake / "mksquashfs").write_text("#!/bin/sh\necho disk full >&2\nexit 1\n")
-    (fake / "mksquashfs").chmod(0o755)
+    write_program(fake / "mksquashfs", "#!/bin/sh\necho disk full >&2\nexit 1\n")
     environment = dict(wheel_settings(wheels), PATH=f"{fake}:{site.environment['PATH']}")
     result = site.eb(site.easyconfig(TEXT + requirements("greeting")), check=False, **environment)
     assert result.returncode == 18  # the install step
@@ -492,9 +490,9 @@ def test_from_a_plain_checkout(site, tmp_path):
     generic = packages / "easybuild" / "easyblocks" / "generic"
     for name in ("containerinstall.py", "containervenv.py", "container"):
         subprocess.run(["rm", "-r", generic / name], check=True)
-    program = site.work / "eb"
-    program.write_text(f"#!{venv}/bin/python\nfrom easybuild.main import main_with_hooks\nmain_with_hooks()\n")
-    program.chmod(0o755)
+    program = write_program(
+        site.work / "eb", f"#!{venv}/bin/python\nfrom easybuild.main import main_with_hooks\nmain_with_hooks()\n"
+    )
 
     easyconfig = site.easyconfig(TEXT)
     command = [program, *site.eb_options, easyconfig]
@@ -571,8 +569,7 @@ def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
     eb = (Path(sys.prefix) / "bin/eb").read_text().replace(sys.executable, str(programs / "python"))
     (library / "easybuild").symlink_to(packages / "easybuild")
     for name, text in (("eb", eb), ("ebsif", "#!/bin/sh\nexit 7\n")):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+        write_program(programs / name, text)
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), tmp_path / "layout")
     (site.sources / "example.sif").symlink_to(base_image)
     warning = "ROCm 5.1 is too old for the driver"

@@ -10,7 +10,7 @@ import time
 import zipfile
 
 import pytest
-from support import heed_signals, make_wheel
+from support import heed_signals, make_wheel, write_program
 
 LIBRARY = "libfast.so.1"
 
@@ -185,8 +185,7 @@ def test_the_node(modules, installed_once, tmp_path):
         ("echo 'apptainer version 0.9'", "(apptainer version 0.9) instead of"),
         ("exit 127", "doesn't run, and modules use it instead of"),
     ):
-        (front / "apptainer").write_text(f"#!/bin/sh\n{text}\n")
-        (front / "apptainer").chmod(0o755)
+        write_program(front / "apptainer", f"#!/bin/sh\n{text}\n")
         found = problems(modules, root, **paths)
         assert found.keys() == {"container runtime"}
         assert expected in found["container runtime"][1] and f"take {front} off PATH" in found["container runtime"][1]

@@ -16,6 +16,7 @@ import pytest
 from account import as_root
 from serving import CLIENT, SERVER, ask
 from slurm import ALL_NODES, NODES
+from support import write_program
 
 # A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
 # goes on from there when it is started again. The file `finish` ends it.
@@ -554,8 +555,7 @@ for key in (None, "0" * 64):
 @pytest.fixture
 def serving(jobs):
     """The person, with a stand-in for vLLM and a program that asks it."""
-    (jobs.folder / "vllm").write_text(f"#!/usr/bin/env python3\n{SERVER}")
-    (jobs.folder / "vllm").chmod(0o755)
+    write_program(jobs.folder / "vllm", f"#!/usr/bin/env python3\n{SERVER}")
     (jobs.folder / "client.py").write_text(CLIENT)
     return jobs
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import BOTH_TOOLS, EACH_TOOL, TOOLS, Installed, copy_site, wheel_settings
-from support import Site, make_wheel
+from support import Site, make_wheel, write_program
 
 TEXT = Installed.TEXT
 # without user software
@@ -51,9 +51,10 @@ class Several:
         self.binds.write_text(f"# of this site\n\n{self.folder}/scratch:/mnt\n? /does/not/exist:/x\n")
         (site.prefix / "image.def").write_text("Bootstrap: docker\n")
         # activates Python as cotainr's images do
-        activate = self.folder / "92-conda.sh"
-        activate.write_text("export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n")
-        activate.chmod(0o755)
+        activate = write_program(
+            self.folder / "92-conda.sh",
+            "export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n",
+        )
         stay = f"image = 'central'\nimage_dirs = ['{site.sources}']\n"
         stages = [{"requirements": ["central"], "env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
         plain = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import CONTAINER_FILES, at_terminal, heed_signals, printed
+from support import CONTAINER_FILES, at_terminal, heed_signals, printed, write_program
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -101,8 +101,7 @@ def test_programs_that_others_mount_images_with(tmp_path):
         ("cat", (CONTAINER_FILES / "share/ebsif/mounter").read_text()),
         ("starter", '#!/bin/bash\n"$@"\nexit\n'),
     ):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, text)
     ignored = []
     for command in (["/usr/bin/cat"], [tmp_path / "cat"], [tmp_path / "starter", tmp_path / "cat"]):
         said = printed([*command, "/proc/self/status"])
@@ -251,10 +250,7 @@ def test_a_users_squashfs_at_user_software(installed_once, tmp_path):
     User software is a directory, because Apptainer can't mount two SquashFS files in one place. With exec, because the
     tests' image has no runscript.
     """
-    (tmp_path / "own/bin").mkdir(parents=True)
-    program = tmp_path / "own/bin/python"
-    program.write_text("#!/bin/sh\necho mine $*\n")
-    program.chmod(0o755)
+    write_program(tmp_path / "own/bin/python", "#!/bin/sh\necho mine $*\n")
     own = installed_once.site.work / "own.sqsh"
     installed_once.site.run(["mksquashfs", tmp_path / "own", own, "-no-progress", "-noappend"])
     export = "export SINGULARITYENV_PREPEND_PATH=/user-software/bin"
@@ -633,8 +629,7 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
     (theirs / "ebsif").symlink_to(".")
     scripts = [path.name for path in CONTAINER_FILES.rglob("*") if path.is_file()]
     for name in (*[path.name for path in Path("/usr/bin").iterdir()], *scripts, "schedulers/slurm.bash"):
-        (theirs / name).write_text(f"#!/bin/sh\necho {name} >>{ran}\n")
-        (theirs / name).chmod(0o755)
+        write_program(theirs / name, f"#!/bin/sh\necho {name} >>{ran}\n")
     for name in (*sys.stdlib_module_names, "numpy", "pip", "setuptools", "sitecustomize", "usercustomize"):
         (theirs / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name}.py\\n')\n")
     (theirs / "pip.conf").write_text("[global]\nno-such-option = x\nindex-url = http://127.0.0.1:9/\n")

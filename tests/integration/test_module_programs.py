@@ -9,7 +9,7 @@ import pytest
 from easybuild.easyblocks.generic.container.modulefile import program
 from module_cases import CASES
 from parts import EACH_TOOL, TOOLS
-from support import CONTAINER_FILES, Site
+from support import CONTAINER_FILES, Site, write_program
 
 # Variables of the modules tools; what the shell sets.
 OF_TOOLS = ("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC", "SHLVL", "PWD")
@@ -29,10 +29,7 @@ class Programs:
 
     def __init__(self, folder, tool):
         self.site = Site(folder, TOOLS[tool](), Path(sys.prefix))
-        runtime = folder / "runtime/apptainer"
-        runtime.parent.mkdir()
-        runtime.write_text('#!/bin/bash\nenv -0 >"$results/$kind"\n')
-        runtime.chmod(0o755)
+        runtime = write_program(folder / "runtime/apptainer", '#!/bin/bash\nenv -0 >"$results/$kind"\n')
         self.script = f"""
             show() {{ env -0 >"$results/$1"; }}
             unset EBSIF_NODE_LOCAL

@@ -12,7 +12,7 @@ from ebsif import cli
 from ebsif.catalog import site
 from ondemand import render
 from prefixes import MINE
-from support import printed
+from support import printed, write_program
 
 # app-development/interactive/form.rst
 WIDGETS = {
@@ -60,10 +60,7 @@ SUPPORTED = sorted(name for name in site.names() if site.read(name).scheduler.ki
 def module(eb_prefix, tmp_path):
     """A module with JupyterLab, whose interpreter prints what it gets."""
     root = eb_prefix.install(MINE, packages=("jupyterlab==4.4.0",))
-    interpreter = root / "interpreter/python"
-    interpreter.parent.mkdir()
-    interpreter.write_text('#!/bin/bash\nprintf "%s\\n" "$PWD" "$EBSIF_USER_SOFTWARE" "$@"\n')
-    interpreter.chmod(0o755)
+    write_program(root / "interpreter/python", '#!/bin/bash\nprintf "%s\\n" "$PWD" "$EBSIF_USER_SOFTWARE" "$@"\n')
     return MINE
 
 

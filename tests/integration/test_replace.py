@@ -14,6 +14,7 @@ from account import OWN_MOUNTS
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import Installed, example_site, wheel_settings
 from person import Person
+from support import write_program
 
 TEXT = Installed.TEXT
 SQUASHED = TEXT + "versionsuffix = '-squashed'\n"
@@ -482,8 +483,7 @@ def replaced(tmp_path_factory, base_image, wheels):
     for path in paths:
         shutil.copy(path, site.work)
     (site.work / "old.eb").write_text(HAND_WRITTEN_EASYCONFIG)
-    (site.work / "old-job.sh").write_text(OLD_JOB)
-    (site.work / "old-job.sh").chmod(0o755)
+    write_program(site.work / "old-job.sh", OLD_JOB)
     output = person.types("recipe")
     said = {"": output}
     for part in output.split("== processing EasyBuild easyconfig ")[1:]:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 from training import SHOW, shown
 
 # Cases run in one container, each with a rank's data and variables.
@@ -223,8 +223,7 @@ def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
     """S002-57: only local rank 0 shows it; a failing or missing tool does not end the job."""
     tool = tmp_path / "rocm-smi"
     bind = f"{tool}:/usr/bin/rocm-smi"
-    tool.write_text("#!/bin/sh\necho GPU is fine\nexit 3\n")
-    tool.chmod(0o755)
+    write_program(tool, "#!/bin/sh\necho GPU is fine\nexit 3\n")
     found, errors = rank(ROCM, binds=[bind], **slurm())
     assert found
     assert "GPU is fine" in errors
@@ -398,8 +397,7 @@ def test_variables_of_the_step_in_which_a_job_was_submitted(rank, tmp_path):
     """W1, W2: the title of Slurm's process tells a step from a job script, and another job; Flux has two processes."""
     shutil.copy("/bin/bash", tmp_path / "slurmstepd")
     for name in ("flux-shell", "flux-broker-0", "launch"):
-        (tmp_path / name).write_text('#!/bin/bash\n"$@"\nexit\n')
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, '#!/bin/bash\n"$@"\nexit\n')
 
     def started(*by, **variables):
         result = rank.start(*by, "/runscripts/conda-python-distributed", tmp_path / "show.py", **variables)
@@ -464,8 +462,7 @@ def test_the_innermost_launcher_decides(rank, tmp_path):
     def start(process, prefix, **variables):
         names = ("COMM_WORLD_RANK", "COMM_WORLD_SIZE", "COMM_WORLD_LOCAL_RANK", "COMM_WORLD_LOCAL_SIZE")
         # the name of the process is that of the script
-        (tmp_path / process).write_text('#!/bin/bash\n"$@"\nexit\n')
-        (tmp_path / process).chmod(0o755)
+        write_program(tmp_path / process, '#!/bin/bash\n"$@"\nexit\n')
         return rank.start(
             tmp_path / process,
             "/runscripts/conda-python-distributed",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from account import as_root
 from parts import TOOLS
-from support import Site, blocks
+from support import Site, blocks, write_program
 
 STEPS = ["machine", "record", "install", "load", "pack", "extend", "two ranks", "signal", "unload", "remove"]
 
@@ -107,9 +107,7 @@ def test_with_pbs(tmp_path, base_image):
     catalog = write_site(site, "pbs")
     for name, text in PBS.items():
         path = site.prefix / "pbs" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/bash\nfolder={path.parent}\n{text}")
-        path.chmod(0o755)
+        write_program(path, f"#!/bin/bash\nfolder={path.parent}\n{text}")
     done = site.run(
         ["ebsif", "selftest", base_image, "--json", *catalog],
         check=False,

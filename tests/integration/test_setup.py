@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, make_wheel
+from support import CHECKOUT, make_wheel, write_program
 
 SCRIPTS = CHECKOUT / "scripts"
 
@@ -47,8 +47,7 @@ def test_programs_for_registries_are_unpacked_for_the_tests(tmp_path):
         ("apt-cache", ""),
         ("dpkg-deb", 'mkdir -p "$3/usr/bin"; name=$(basename "$2" .deb); cp /bin/true "$3/usr/bin/$name"'),
     ):
-        (tools / name).write_text(f"#!/bin/bash\n{text}\n")
-        (tools / name).chmod(0o755)
+        write_program(tools / name, f"#!/bin/bash\n{text}\n")
     (parts / "usr/lib/x").mkdir(parents=True)
     (parts / "usr/lib/x/modulecmd.tcl").touch()
     shutil.copytree(Path(os.environ["EBSIF_TEST_SSHD"]).parent, parts / "usr/sbin")
@@ -86,8 +85,7 @@ def test_missing_packages_are_listed_and_installed_in_a_line_each(tmp_path):
         ("apt-cache", "echo apptainer"),
         ("sudo", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'),
     ):
-        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tools / name).chmod(0o755)
+        write_program(tools / name, f"#!/bin/sh\n{text}\n")
     result = run([SCRIPTS / "setup-system"], PATH=str(tools), TMPDIR=str(tmp_path), LMOD_CMD="/bin/true")
     assert result.returncode == 0, result.stderr
     missing, update, install, runtime = result.stderr.splitlines()
@@ -149,8 +147,7 @@ def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
     assert run(command, **settings).stdout == f"{brought}\n"
     # with sudo, root builds it
     brought.unlink()
-    (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$*\"\n")
-    (tools / "sudo").chmod(0o755)
+    write_program(tools / "sudo", "#!/bin/sh\nprintf '%s\\n' \"$*\"\n")
     assert run(command, **settings).stdout.endswith(f"-- {builder} --variant busybox\n")
     (tools / "sudo").unlink()
     result = run([SCRIPTS / "setup-system", "--image"], **settings)
@@ -178,8 +175,7 @@ def test_sudo_keeps_settings_by_name(prefix):
     """Issue 17: root gets the settings for pip and the network; no password appears in a command line."""
     tools = Path(tempfile.mkdtemp(dir=prefix))
     tools.chmod(0o755)
-    (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    (tools / "sudo").chmod(0o755)
+    write_program(tools / "sudo", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     result = run(
         ["bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'"],
         OTHER_VARIABLE="1",
@@ -278,9 +274,9 @@ def test_images_are_built_with_pips_settings(tmp_path):
         "[global]\nindex-url = https://mirror.example/a b\nfind-links =\n  /one\n  /two\ntimeout = 60\n"
         "proxy = http://other.example\nrequire-virtualenv = yes\n[install]\ntimeout = 5\n"
     )
-    runtime = tmp_path / "runtime"
-    runtime.write_text("#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|PRO|REQ)' | sort; exit 3\n")
-    runtime.chmod(0o755)
+    runtime = write_program(
+        tmp_path / "runtime", "#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|PRO|REQ)' | sort; exit 3\n"
+    )
     script = f"source {builder}; runtime={runtime} root={tmp_path}; export_pip_settings; in_root pip || echo $?"
     result = run(
         ["bash", "-c", script],
@@ -355,9 +351,7 @@ def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
 
 def test_without_a_debian_mirror(tmp_path):
     """Where apt has no mirror of Debian, the error names the package that was wanted, and not another one."""
-    apt = tmp_path / "apt-get"
-    apt.write_text("#!/bin/sh\necho http://archive.example/ubuntu\n")
-    apt.chmod(0o755)
+    write_program(tmp_path / "apt-get", "#!/bin/sh\necho http://archive.example/ubuntu\n")
     script = f"set -euo pipefail; source {SCRIPTS}/lib.sh; debian_suites {tmp_path}/state oras trixie"
     result = run(["bash", "-c", script], PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert result.returncode == 1
@@ -371,10 +365,7 @@ def test_check_runs_its_tests_with_options(tmp_path):
     for name in ("check", "lib.sh"):
         shutil.copy(SCRIPTS / name, tmp_path / "scripts")
     for name, text in (("scripts/setup-venv", ""), (".venv/bin/python", 'echo "${@:3}"')):
-        program = tmp_path / name
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text(f"#!/bin/bash\n{text}\n")
-        program.chmod(0o755)
+        write_program(tmp_path / name, f"#!/bin/bash\n{text}\n")
     for given, expected in (
         ([], r"tests/unit \S+/test_shellcheck.py"),
         (["-q", "-k", "x"], r"tests/unit \S+ -q -k x"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from account import as_root, give
-from support import CONTAINER_FILES, heed_signals, printed, words_of_scripts
+from support import CONTAINER_FILES, heed_signals, printed, words_of_scripts, write_program
 
 MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
 
@@ -24,8 +24,7 @@ def installation(tmp_path):
     shutil.copytree(CONTAINER_FILES, root)
     software = root / "user-software"
     (software / "venv" / "pytorch" / "bin").mkdir(parents=True)
-    (software / "venv" / "pytorch" / "bin" / "tool").write_text("#!/bin/sh\n")
-    (software / "venv" / "pytorch" / "bin" / "tool").chmod(0o755)
+    write_program(software / "venv" / "pytorch" / "bin" / "tool", "#!/bin/sh\n")
     (software / "venv" / "pytorch" / "lib64").symlink_to("lib")
     (software / "venv" / "pytorch" / "dangling").symlink_to("/opt/nowhere/python")
     (software / "a file with blanks").write_bytes(os.urandom(100_000))
@@ -66,8 +65,7 @@ def listing(root):
 def fake_program(folder, name, text):
     """Put a program of the same name before the real one on PATH."""
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-    (folder / name).chmod(0o755)
+    write_program(folder / name, f"#!/bin/bash\n{text}\n")
     return folder
 
 
@@ -626,8 +624,7 @@ def test_a_directory_that_is_a_link(installation, tmp_path):
 
 def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
     """H10: memory is limited, as jobs and login nodes do; if it isn't enough, the message says so."""
-    (tmp_path / "mksquashfs").write_text('#!/bin/sh\necho "$@" >>"${0%/*}/said"\nexit 137\n')
-    (tmp_path / "mksquashfs").chmod(0o755)
+    write_program(tmp_path / "mksquashfs", '#!/bin/sh\necho "$@" >>"${0%/*}/said"\nexit 137\n')
     done = run(installation, MAKE, path=tmp_path)
     assert done.returncode == 4
     assert "was killed (status 137), probably for lack of memory" in done.stderr
@@ -638,10 +635,10 @@ def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
 def test_another_command_of_the_same_process_number(installation, tmp_path):
     """H17: what a command of another machine or container is making isn't taken for a leftover."""
     # waits before it is done, as on a large directory
-    (tmp_path / "mksquashfs").write_text(
-        f'#!/bin/sh\nuntil [ -e "${{0%/*}}/go" ]; do sleep 0.1; done\nexec {shutil.which("mksquashfs")} "$@"\n'
+    write_program(
+        tmp_path / "mksquashfs",
+        f'#!/bin/sh\nuntil [ -e "${{0%/*}}/go" ]; do sleep 0.1; done\nexec {shutil.which("mksquashfs")} "$@"\n',
     )
-    (tmp_path / "mksquashfs").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "login"}
     with subprocess.Popen(
         [installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals

@@ -23,6 +23,7 @@ from support import (
     make_wheel,
     printed,
     project_files,
+    write_program,
 )
 
 TEXT = Installed.TEXT
@@ -523,8 +524,7 @@ class Built:
         programs = self.folder / "tools"
         programs.mkdir()
         for name in ("host-cc", "python"):
-            (programs / name).write_text("#!/bin/sh\necho from the module\n")
-            (programs / name).chmod(0o755)
+            write_program(programs / name, "#!/bin/sh\necho from the module\n")
         folder = self.site.modules / "Tools"
         folder.mkdir(parents=True)
         (folder / "1.0.lua").write_text(
@@ -761,9 +761,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     make_wheel(packages, "shipped", version="2.0")
     make_wheel(packages, "fresh", requires=["shipped"])
     # like in such images: a script that the runtime reads when a container starts
-    script = tmp_path / "91-environment.sh"
-    script.write_text("export PYTHONPATH=/opt/modules\n")
-    script.chmod(0o755)
+    script = write_program(tmp_path / "91-environment.sh", "export PYTHONPATH=/opt/modules\n")
     binds = f"binds = ['{folder}:/opt/modules', '{script}:/.singularity.d/env/91-environment.sh']\n"
 
     stages = [{"requirements": "shipped>=2\nfresh", "allow_replace": ["shipped"]}]

@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemPackages
 from easybuild.tools.build_log import EasyBuildError
 from parts import TOOLS, Installed, example_site
-from support import Site, printed
+from support import Site, printed, write_program
 
 GREET = "#!/bin/sh\ncat /usr/share/greet/text /usr/share/greet/secret 2>/dev/null\n:\n"
 TEXT = (
@@ -457,12 +457,11 @@ def test_a_hostile_image(add, repository, tmp_path, monkeypatch):
     """P-03: links in the copy of the image's directories don't lead to files of this machine."""
     # containers don't see the home directory
     with tempfile.TemporaryDirectory(dir=Path.home()) as mine:
-        tar = tmp_path / "tar"
-        tar.write_text(
+        tar = write_program(
+            tmp_path / "tar",
             '#!/bin/sh\ncase $* in *-cf*) exit ;; esac\ncat >/dev/null\ncd "$2" && mkdir usr etc var &&'
-            f" ln -s {mine} usr/sbin && ln -s {mine}/shadow etc/shadow\n"
+            f" ln -s {mine} usr/sbin && ln -s {mine}/shadow etc/shadow\n",
         )
-        tar.chmod(0o755)
         monkeypatch.setenv("EBSIF_INSTALL_BIND", f"{binds_of(repository)},{tar}:/usr/bin/tar")
         text = refused(add, "greet")
         assert list(Path(mine).iterdir()) == []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import TOOLS
-from support import CONTAINER_FILES, Site, make_native_sdist, make_sdist, make_wheel
+from support import CONTAINER_FILES, Site, make_native_sdist, make_sdist, make_wheel, write_program
 
 # prints everything in the shell that activation may change, on one line
 SHOW = 'printf "%s|" "$PATH" "${PYTHONPATH-unset}" "${SIF-none}" "$LOADEDMODULES" "$(declare -f deactivate)"; echo'
@@ -633,13 +633,15 @@ def test_two_that_create_an_environment(installed_once, tmp_path, fails):
     env, programs = tmp_path / "env", tmp_path / "programs"
     programs.mkdir()
     path = shutil.which("apptainer")
-    (programs / "apptainer").write_text(f"""#!/bin/bash
+    write_program(
+        programs / "apptainer",
+        f"""#!/bin/bash
         PATH=${{PATH#*:}}
         # once the first one has begun
         [[ -e {tmp_path}/said ]] || make-venv {env} 2>{tmp_path}/said
         {"exit 255" if fails else f'exec {path} "$@"'}
-    """)
-    (programs / "apptainer").chmod(0o755)
+    """,
+    )
     (programs / "singularity").symlink_to("apptainer")
     result = installed_once.load(installed_once.WRITABLE, f"PATH={programs}:$PATH make-venv {env}", check=False)
     assert "another make-venv may be creating it" in (tmp_path / "said").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import TOOLS, Installed, wheel_settings
-from support import Site, heed_signals, make_wheel, words_of_scripts
+from support import Site, heed_signals, make_wheel, words_of_scripts, write_program
 
 TOOL_TEXT = """
 import os, sys
@@ -279,8 +279,7 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     site.eb(*paths, **wheel_settings(wheels))
     fake = tmp_path / "bin"
     fake.mkdir()
-    (fake / "apptainer").write_text('#!/bin/sh\necho "$@"\n')
-    (fake / "apptainer").chmod(0o755)
+    write_program(fake / "apptainer", '#!/bin/sh\necho "$@"\n')
     script = "\n".join(
         [
             site.tool.init,

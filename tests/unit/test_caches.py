@@ -9,7 +9,7 @@ import pytest
 from cache_node import SCRIPTS, parts
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from ebsif.catalog import site as profiles
-from support import CHECKOUT
+from support import CHECKOUT, write_program
 
 
 def test_one_program_is_started_for_each_place(node):
@@ -18,8 +18,7 @@ def test_one_program_is_started_for_each_place(node):
     first, _ = node.run(**variables)
     script, programs, count = node.scripts / "find-caches", node.folder / "bin", node.folder / "count"
     programs.mkdir()
-    (programs / "ls").write_text(f'#!/bin/sh\necho >>{count}\nexec /bin/ls "$@"\n')
-    (programs / "ls").chmod(0o755)
+    write_program(programs / "ls", f'#!/bin/sh\necho >>{count}\nexec /bin/ls "$@"\n')
     text = script.read_text()
     script.write_text(text.replace("PATH=/usr/local/bin:/usr/bin:/bin", f"PATH={programs}"))
     assert script.read_text() != text

@@ -26,7 +26,7 @@ from ebsif.installed import doctor
 from ebsif.report import output
 from ebsif.report.findings import Finding
 from packaging.requirements import Requirement
-from support import CHECKOUT
+from support import CHECKOUT, write_program
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 
@@ -461,8 +461,7 @@ def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, capsys):
 def test_doctor_says_when_a_program_does_not_run(tmp_path):
     """I-04: a program that exists but fails is not reported as ok; nor is a runtime without what mounts images."""
     for name in ("apptainer", "mksquashfs"):
-        (tmp_path / name).write_text("#!/bin/sh\nexit 127\n")
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, "#!/bin/sh\nexit 127\n")
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
     assert "mksquashfs doesn't run (exit status 127)" in result.stdout
     assert f"error: container runtime: {tmp_path}/apptainer doesn't run" in result.stdout

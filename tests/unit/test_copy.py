@@ -18,6 +18,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
+from support import write_program
 
 BLOCK = 8192
 
@@ -114,8 +115,7 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in {"stat": "echo bd00bd0", "lfs": f'echo "$*" >{tmp_path}/noted; umask 0; : >"${{@: -1}}"'}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n".replace("${@: -1}", f"{tmp_path}/target.partial"))
-        (programs / name).chmod(0o755)
+        write_program(programs / name, f"#!/bin/sh\n{text}\n".replace("${@: -1}", f"{tmp_path}/target.partial"))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     run = []
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ebsif import modulestool, processes
 from ebsif.eb import framework
-from support import printed
+from support import printed, write_program
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,10 @@ def test_a_signal_while_easybuild_is_configured(monkeypatch):
 
 def test_the_scripts_for_the_modules_tool(tmp_path):
     """House 2.9: bash evaluates the tool's output; arguments are passed unchanged; failures are detected."""
-    tool = tmp_path / "a tool"
-    tool.write_text(
-        '#!/bin/sh\nshift\n[ "$2" != none ] || exit 1\necho "export DONE=\'$*\' SIF=/a.sif; unset GONE; echo said"\n'
+    tool = write_program(
+        tmp_path / "a tool",
+        '#!/bin/sh\nshift\n[ "$2" != none ] || exit 1\necho "export DONE=\'$*\' SIF=/a.sif; unset GONE; echo said"\n',
     )
-    tool.chmod(0o755)
     environment = {"LMOD_CMD": str(tool), "PATH": "/usr/bin:/bin", "GONE": "1", "APPTAINERENV_X": "1"}
     result = framework.unloaded(["A/1", "b c"], environment)
     assert (result["DONE"], "GONE" in result) == ("unload A/1 b c", False)

@@ -16,7 +16,7 @@ import pytest
 from ebsif.eb import running
 from ebsif.report import output, steps
 from ebsif.report.steps import Now, Steps, format_time
-from support import heed_signals
+from support import heed_signals, write_program
 
 # what eb 5.3 printed; FOLDER is the build directory
 RECORDED = """\
@@ -92,14 +92,12 @@ def easybuild(tmp_path, monkeypatch):
         (tmp_path / "source.sif").write_bytes(b"x" * 12_000_000)
         for name, text in (("said", said), ("errors", errors)):
             (tmp_path / name).write_text(text.replace("FOLDER", str(tmp_path)))
-        program = tmp_path / "bin/eb"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(
+        program = write_program(
+            tmp_path / "bin/eb",
             "#!/bin/bash\nwhile IFS= read -r line; do\n"
             "    [[ $line != PAUSE ]] && printf '%s\\n' \"$line\" || sleep ${PAUSE:-0}\n"
-            f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n"
+            f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n",
         )
-        program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         return tmp_path
 

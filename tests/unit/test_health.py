@@ -29,7 +29,7 @@ from ebsif.report.findings import (
     Finding,
     print_findings,
 )
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 
 LUMI = sites.read("lumi")
 sys.path.append(str(CONTAINER_FILES / "site-packages"))
@@ -299,16 +299,14 @@ def test_what_a_node_lacks(tmp_path):
 def test_squashfuse_is_missing(tmp_path, monkeypatch):
     """I-04: an ordinary user needs squashfuse, unless the runtime is installed setuid."""
     program, library = tmp_path / "apptainer", tmp_path / "lib"
-    program.write_text(f"#!/bin/sh\necho LIBEXECDIR={library}\n")
-    program.chmod(0o755)
+    write_program(program, f"#!/bin/sh\necho LIBEXECDIR={library}\n")
     monkeypatch.setattr(machine, "SYSTEM_PATH", "/nowhere")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     (library / "apptainer/bin").mkdir(parents=True)
     (found,) = machine.mounting(str(program))
     assert found.level == ERROR and found.subject == "squashfuse" and "install the package squashfuse" in found.text
-    (library / "apptainer/bin/squashfuse_ll").write_text("")
-    (library / "apptainer/bin/squashfuse_ll").chmod(0o755)
+    write_program(library / "apptainer/bin/squashfuse_ll", "")
     assert [one.subject for one in machine.mounting(str(program)) if one.level == ERROR] in ([], ["FUSE"])
     (library / "apptainer/bin/squashfuse_ll").unlink()
     (library / "apptainer/bin/starter-suid").write_text("")
@@ -331,9 +329,7 @@ def test_no_runtime():
 
 def test_a_link_to_the_runtime(tmp_path, monkeypatch):
     """I-04: Apptainer's link `singularity` is no other runtime; a runtime that hangs is one that doesn't run."""
-    program = tmp_path / "apptainer"
-    program.write_text("#!/bin/sh\necho apptainer version 1\n")
-    program.chmod(0o755)
+    program = write_program(tmp_path / "apptainer", "#!/bin/sh\necho apptainer version 1\n")
     (tmp_path / "singularity").symlink_to("apptainer")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = {path: said for path, said in machine.runtimes_on_path().items() if path.startswith(str(tmp_path))}

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from easybuild.easyblocks.generic.container.host.elf import Elf, NotElfError, cached_libraries
 from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms, Loader
+from support import write_program
 
 SLURM = ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct")
 
@@ -99,9 +100,7 @@ def test_cut_files_are_refused(make, length):
 
 def test_a_script_is_no_program_for_a_loader(tmp_path):
     """K-03: the message says what to do with it."""
-    script = tmp_path / "script"
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
+    script = write_program(tmp_path / "script", "#!/bin/sh\n")
     assert "bind it" in HostPrograms(Loader(), [str(script)]).problems[0]
 
 

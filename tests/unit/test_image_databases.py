@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.written import UnfitError, write_seen
-from support import installed_packages
+from support import installed_packages, write_program
 
 STATUS = """\
 Package: libc6
@@ -104,8 +104,7 @@ def test_rpm(look, tmp_path):
     os.mkfifo(pipe)
     program.parent.mkdir()
     # each waits until the other has opened the pipe
-    program.write_text(f"#!/bin/sh\n: <'{pipe}'\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
-    program.chmod(0o755)
+    write_program(program, f"#!/bin/sh\n: <'{pipe}'\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
     folder, said = look(
         {"var/lib/rpm/rpmdb.sqlite": ""},
         f"{program.parent}:{os.environ['PATH']}",

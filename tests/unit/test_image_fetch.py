@@ -20,6 +20,7 @@ from easybuild.tools.run import RunShellCmdError
 from ebsif.images.inspection import InspectionError, inspect
 from httpfiles import SIF, digest_of, serve_files
 from ocilayouts import add_blob, add_image
+from support import write_program
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -260,9 +261,7 @@ def test_malformed_layouts(layout, target, entry):
 def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     """E-15: where the runtime fails, a SIF file that was cut is named as the cause; other failures stay as they are."""
     runtime, image = tmp_path / "bin/apptainer", tmp_path / "x.sif"
-    runtime.parent.mkdir()
-    runtime.write_text("#!/bin/sh\nexit 255\n")
-    runtime.chmod(0o755)
+    write_program(runtime, "#!/bin/sh\nexit 255\n")
     monkeypatch.setenv("PATH", f"{runtime.parent}:/usr/bin:/bin")
     image.write_bytes(SIF[:-1])
     with pytest.raises(EasyBuildError, match=r"x\.sif is an incomplete SIF file: copy or fetch it again"):
@@ -323,8 +322,6 @@ def test_which_disk_is_full(tmp_path, monkeypatch):
 )
 def test_a_program_on_a_full_disk(tmp_path, said, expected):
     """E-15: the message has the cause, not only the number of the exit status."""
-    program = tmp_path / "packing"
-    program.write_text(f"#!/bin/sh\necho {said}\nexit 4\n")
-    program.chmod(0o755)
+    program = write_program(tmp_path / "packing", f"#!/bin/sh\necho {said}\nexit 4\n")
     with pytest.raises(EasyBuildError, match=expected):
         run_program([str(program)])

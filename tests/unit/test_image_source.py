@@ -13,6 +13,7 @@ from ebsif.images.registry.login import login_for
 from ebsif.images.registry.manifest import THIS_MACHINE, Descriptor, Manifest
 from ebsif.images.registry.reference import open_repository, parse
 from httpfiles import SIF_LAYER, digest_of, serve_files
+from support import write_program
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -99,8 +100,7 @@ def test_wrong_sources_are_explained(text, problem):
 
 def test_remedies_name_the_runtime_that_is_there(tmp_path, monkeypatch):
     """Wing D10: where it is called singularity, commands to type begin with that."""
-    (tmp_path / "singularity").write_text("#!/bin/sh\n")
-    (tmp_path / "singularity").chmod(0o755)
+    write_program(tmp_path / "singularity", "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="`singularity pull FILE.sif library://x/y`"):
         ImageSource.parse("library://x/y")
@@ -192,9 +192,10 @@ def test_where_apptainer_stores_a_login(tmp_path, monkeypatch):
 
 def test_logins_of_helpers(tmp_path, monkeypatch):
     """R-09: a program that keeps the logins is asked."""
-    program = tmp_path / "docker-credential-test"
-    program.write_text('#!/bin/sh\nread host\necho "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"from helper\\"}"\n')
-    program.chmod(0o755)
+    write_program(
+        tmp_path / "docker-credential-test",
+        '#!/bin/sh\nread host\necho "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"from helper\\"}"\n',
+    )
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / ".apptainer").mkdir()
     (tmp_path / ".apptainer/docker-config.json").write_text('{"credsStore": "test"}')

@@ -6,6 +6,7 @@ import pytest
 from easybuild.easyblocks.generic.container.runtime import passed_variables
 from ebsif import processes
 from ebsif.images import inspection
+from support import write_program
 
 KEPT_AWAY = {
     "APPTAINER_BIND": "/x",
@@ -23,8 +24,7 @@ def runtime(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def write(script):
-        (tmp_path / "apptainer").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "apptainer").chmod(0o755)
+        write_program(tmp_path / "apptainer", f"#!/bin/sh\n{script}\n")
 
     return write
 

@@ -24,7 +24,7 @@ from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefixes import MINE
-from support import CONTAINER_FILES, examples, heed_signals
+from support import CONTAINER_FILES, examples, heed_signals, write_program
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
@@ -360,8 +360,7 @@ def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
         assert cli.main([*words[:2], "-o", str(tmp_path / "job.sh"), *words[2:]]) == 0
     written = (tmp_path / "job.sh").read_bytes()
     assert written.endswith(printed.splitlines()[-1] + b"\n")
-    (tmp_path / "sbatch").write_text(f"#!/bin/bash\ncat >{tmp_path}/sent\necho 'Submitted batch job 41'\n")
-    (tmp_path / "sbatch").chmod(0o755)
+    write_program(tmp_path / "sbatch", f"#!/bin/bash\ncat >{tmp_path}/sent\necho 'Submitted batch job 41'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert job.submit(SCHEDULERS["slurm"], printed.decode(errors="surrogateescape")) == ["41"]
     assert (tmp_path / "sent").read_bytes() == printed
@@ -763,11 +762,11 @@ class Submitted:
     def __init__(self, folder, good):
         """Write the program to a folder."""
         self.log = folder / "calls"
-        (folder / "sbatch").write_text(
+        write_program(
+            folder / "sbatch",
             f'#!/bin/bash\necho "$*" >>{self.log}\ncat >/dev/null\nnumber=$(wc -l <{self.log})\n'
-            f"((number <= {good})) || exit 1\necho Submitted batch job $((40 + number))\n"
+            f"((number <= {good})) || exit 1\necho Submitted batch job $((40 + number))\n",
         )
-        (folder / "sbatch").chmod(0o755)
 
 
 def test_segments_follow_each_other(tmp_path):
@@ -806,9 +805,7 @@ def test_segments_that_are_not_submitted(tmp_path):
 def test_a_scheduler_that_says_more(tmp_path, monkeypatch, kind, printed, wanted):
     """T-13: some sites print lines of their own before the ID of the job."""
     scheduler = SCHEDULERS[kind]
-    program = tmp_path / scheduler.submit[0]
-    program.write_text(f"#!/bin/bash\necho $* >>{tmp_path}/calls\necho '{printed}'\n")
-    program.chmod(0o755)
+    write_program(tmp_path / scheduler.submit[0], f"#!/bin/bash\necho $* >>{tmp_path}/calls\necho '{printed}'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     if isinstance(wanted, str):
         with pytest.raises(job.JobError, match=f"^{wanted}"):

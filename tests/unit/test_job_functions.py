@@ -9,7 +9,7 @@ import time
 import pytest
 from ebsif.catalog import site
 from ebsif.jobs import job
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 
 # The schedulers start one rank, on this machine.
 STARTER = """#!/bin/bash
@@ -60,8 +60,7 @@ class Batch:
             ("singularity", SINGULARITY),
             ("scontrol", '#!/bin/bash\necho "scontrol $*"\n'),
         ):
-            (programs / name).write_text(text)
-            (programs / name).chmod(0o755)
+            write_program(programs / name, text)
         (scripts / "stage-software").write_text(STAGE)
         for name in ("stage-software", "slurm-rank", "get-master"):
             (scripts / name).chmod(0o755)

@@ -12,7 +12,7 @@ from ebsif.environments import kernels
 from ebsif.installed import places
 from jupyter_client import KernelManager
 from prefixes import BASE, LATER, MINE
-from support import CONTAINER_FILES, printed
+from support import CONTAINER_FILES, printed, write_program
 
 START = CONTAINER_FILES / "runscripts/start-kernel.py"
 NAME = MINE.replace("/", "-").lower()
@@ -122,8 +122,7 @@ def two(module, eb_prefix):
         (root / "interpreter").mkdir(exist_ok=True)
         (root / "bin").mkdir()
         (root / "bin/make-venv").touch()
-        (root / "interpreter/python").write_text(f"#!/bin/sh\necho {root} $*\n")
-        (root / "interpreter/python").chmod(0o755)
+        write_program(root / "interpreter/python", f"#!/bin/sh\necho {root} $*\n")
     (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
         f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n'
     )

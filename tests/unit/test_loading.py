@@ -8,7 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container import settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.tools.build_log import EasyBuildError
-from support import CONTAINER_FILES, printed
+from support import CONTAINER_FILES, printed, write_program
 
 
 @pytest.fixture
@@ -49,9 +49,7 @@ class Runtime:
         self.folder = folder
         for name in ("apptainer", "singularity"):
             (folder / name).mkdir(parents=True)
-            program = folder / name / name
-            program.write_text('#!/bin/sh\n/usr/bin/env -0\nprintf "%s\\0" "$0" "$@"\n')
-            program.chmod(0o755)
+            write_program(folder / name / name, '#!/bin/sh\n/usr/bin/env -0\nprintf "%s\\0" "$0" "$@"\n')
             # what else scripts need, without a real runtime
             for tool in ("readlink", "stat"):
                 (folder / name / tool).symlink_to(shutil.which(tool))

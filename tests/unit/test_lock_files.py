@@ -4,6 +4,7 @@ import pytest
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import RequirementsError
+from support import write_program
 
 # an index that the lock files name, and one that the project declares, with credentials that locks don't have
 INDEX, OWN_INDEX = "https://index.example.org/simple", "https://example.org/own"
@@ -27,16 +28,17 @@ def not_searched(path, *indexes):
 def uv(tmp_path, monkeypatch):
     """A program that writes a pylock.toml without what was pruned, as uv does; returns the file with its arguments."""
     program, arguments = tmp_path / "bin/uv", tmp_path / "arguments"
-    program.parent.mkdir()
-    program.write_text(f"""#!/bin/sh
+    write_program(
+        program,
+        f"""#!/bin/sh
 echo "$@" >>{arguments}
 case "$*" in
 *" x "*) echo "error: Extra \\`x\\` is not defined" >&2; exit 2 ;;
 *"--prune torch"*) cat {tmp_path}/pruned ;;
 *) cat {tmp_path}/exported ;;
 esac
-""")
-    program.chmod(0o755)
+""",
+    )
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     return arguments
 

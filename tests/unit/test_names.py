@@ -26,7 +26,7 @@ from ebsif.installed.names import Names, shown
 from ebsif.render import easyconfig
 from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
-from support import description, printed
+from support import description, printed, write_program
 
 
 @pytest.fixture
@@ -1644,8 +1644,7 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     ):
         roots[module] = root = prefix.install(module)
         (root / "interpreter").mkdir()
-        (root / "interpreter/python").write_text('#!/bin/sh\necho "$0" "$@"\n')
-        (root / "interpreter/python").chmod(0o755)
+        write_program(root / "interpreter/python", '#!/bin/sh\necho "$0" "$@"\n')
     shutil.copytree(roots[LATER], f"{roots[LATER]}.replaced")
     (roots.pop(f"{MINE[:-9]}-20270101") / "share/ebsif/lock.json").unlink()
     modulerc = prefix.modules / f"{MINE.partition('/')[0]}/.modulerc.lua"
@@ -1670,8 +1669,7 @@ def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
     """V-07: --date may be any word."""
     root = prefix.install(f"{MINE[:-9]}-v1")
     (root / "interpreter").mkdir()
-    (root / "interpreter/python").write_text("#!/bin/sh\necho started\n")
-    (root / "interpreter/python").chmod(0o755)
+    write_program(root / "interpreter/python", "#!/bin/sh\necho started\n")
     assert interpreter.extensions(interpreter.without_date(root)) == [root]
     commands = interpreter.starting_newest(interpreter.without_date(root))
     interpreter.write(tmp_path / "p", interpreter.script(MINE, commands))

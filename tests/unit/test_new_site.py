@@ -5,6 +5,7 @@ import yaml
 from ebsif.catalog import newsite, site
 from ebsif.cli import main
 from ebsif.errors import EbsifError
+from support import write_program
 
 # What sinfo prints: nodes of two kinds in a partition, GPUs with and without a type, other resources, the default last.
 SINFO = """\
@@ -26,9 +27,7 @@ def programs(tmp_path, monkeypatch):
 
 def program(folder, name, text):
     """Write a program that prints a text."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\necho '{text}'\n")
-    path.chmod(0o755)
+    write_program(folder / name, f"#!/bin/sh\necho '{text}'\n")
 
 
 def test_the_partitions_of_this_machine(programs, tmp_path):

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, UnfitError
 from easybuild.tools.build_log import EasyBuildError
-from support import CONTAINER_FILES, description
+from support import CONTAINER_FILES, description, write_program
 
 
 def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/python3", runs=True):
@@ -107,10 +107,7 @@ class Talking:
 def test_an_image_that_prints_something(tmp_path):
     """S001-13: it is no library, no program and no file that is masked."""
     for name in ("bin/tool", "lib/libours.so.1"):
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_text("")
-        path.chmod(0o755)
+        write_program(tmp_path / name, "")
     binds = {f"/host/{name}:{tmp_path}/lib/{name}": "if_missing" for name in ("libours.so.1", "libtheirs.so.1")}
     assert wanted_libraries(Talking(), binds) == [f"/host/libtheirs.so.1:{tmp_path}/lib/libtheirs.so.1"]
     assert Venv(Talking(), str(tmp_path), str(tmp_path)).programs() == ["tool"]

@@ -13,6 +13,7 @@ from ebsif.catalog.settings import Settings
 from ebsif.commands import selftest as command
 from ebsif.errors import EbsifError
 from ebsif.processes import NoAnswerError
+from support import write_program
 
 # what the schedulers print for a job in the queue, and for one that runs
 STATES = {"slurm": ("PENDING", "RUNNING"), "pbs": ("    job_state = Q", "    job_state = R"), "flux": ("SCHED", "RUN")}
@@ -41,24 +42,23 @@ def make_test(tmp_path, monkeypatch):
     return make
 
 
-def write_program(path, script):
+def stand_in(path, script):
     """Write a stand-in (Path), a script for bash."""
-    path.write_text(f"#!/bin/bash\n{script}\n")
-    path.chmod(0o755)
+    write_program(path, f"#!/bin/bash\n{script}\n")
 
 
 def with_job(made, programs, kind, ask):
     """Let a self-test submit a job, for whose state a script answers; return the file with what was cancelled."""
     scheduler, cancelled = made.scheduler, programs / "cancelled"
-    write_program(programs / scheduler.submit[0], "exit 1")
+    stand_in(programs / scheduler.submit[0], "exit 1")
     note = f'echo "$*" >>{cancelled}'
     # it answers, until it is asked for the job
     if kind == "flux":
-        write_program(programs / "flux", f"case $*,$1 in jobs,*) ;; *,jobs) {ask} ;; *) {note} ;; esac")
+        stand_in(programs / "flux", f"case $*,$1 in jobs,*) ;; *,jobs) {ask} ;; *) {note} ;; esac")
     else:
-        write_program(programs / scheduler.answers[0], "")
-        write_program(programs / scheduler.state[0], f"[[ ${{1:-}} != -B ]] || exit 0\n{ask}")
-        write_program(programs / scheduler.cancel[0], note)
+        stand_in(programs / scheduler.answers[0], "")
+        stand_in(programs / scheduler.state[0], f"[[ ${{1:-}} != -B ]] || exit 0\n{ask}")
+        stand_in(programs / scheduler.cancel[0], note)
     made.ebsif = lambda *_: SUBMITTED[kind]
     return cancelled
 
@@ -96,12 +96,12 @@ def test_a_machine_outside_of_the_cluster(make_test):
     """Issue 57, 17: commands of Slurm without a controller: no job is possible, which is no failure."""
     made, programs = make_test()
     for name in ("sbatch", "sinfo"):
-        write_program(programs / name, f"echo '{name}: error: Unable to contact slurm controller' >&2; exit 1")
+        stand_in(programs / name, f"echo '{name}: error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(
         selftest.ImpossibleError, match="^the scheduler doesn't answer: sinfo says: sinfo: error: Unable"
     ):
         made.start_ranks()
-    write_program(programs / "sinfo", "sleep 60")
+    stand_in(programs / "sinfo", "sleep 60")
     with pytest.raises(
         selftest.ImpossibleError, match=r"^the scheduler doesn't answer: sinfo doesn't answer within 0.3"
     ):

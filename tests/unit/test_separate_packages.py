@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from support import CHECKOUT
+from support import CHECKOUT, write_program
 
 # As pip writes it, if the path of Python is too long for the first line.
 BY_SHELL = """\
@@ -27,10 +27,9 @@ def test_the_command(tmp_path, interpreter):
     ):
         (found / path).parent.mkdir(parents=True, exist_ok=True)
         (found / path).write_text(text)
-    command = found / "bin/ebsif"
-    command.parent.mkdir()
-    command.write_text(interpreter.format(python=sys.executable) + "# -*- coding: utf-8 -*-\nimport sys\n")
-    command.chmod(0o755)
+    command = write_program(
+        found / "bin/ebsif", interpreter.format(python=sys.executable) + "# -*- coding: utf-8 -*-\nimport sys\n"
+    )
     (command.parent / "other").touch()
     subprocess.run([sys.executable, CHECKOUT / "scripts/separate-packages", tmp_path], check=True)
     command = tmp_path / "bin/ebsif"

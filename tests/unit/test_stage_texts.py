@@ -28,7 +28,7 @@ from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalog import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from support import CHECKOUT, CONTAINER_FILES, description, heed_signals, installed_packages
+from support import CHECKOUT, CONTAINER_FILES, description, heed_signals, installed_packages, write_program
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -201,7 +201,9 @@ def check_stage(site_name, stage_name, folder):
 )
 def test_horovod_without_mpi_is_refused(tmp_path, pytorch, controller, operations, failing):
     """S003-07: `horovodrun --check-build` must show [X] PyTorch and [X] MPI, as controller and for operations."""
-    (tmp_path / "horovodrun").write_text(f"""#!/bin/sh
+    write_program(
+        tmp_path / "horovodrun",
+        f"""#!/bin/sh
 test $1 = --check-build && cat <<'EOF'
 Available Frameworks:
     {pytorch} PyTorch
@@ -210,8 +212,8 @@ Available Controllers:
 Available Tensor Operations:
     {operations} MPI
 EOF
-""")
-    (tmp_path / "horovodrun").chmod(0o755)
+""",
+    )
     failed = check_stage("archer2", "horovod", tmp_path)
     assert [re.search(r"\[.\] \w+", command)[0] for command in failed] == failing
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, write_program
 
 PROGRAM = CONTAINER_FILES / "runscripts/stage-software"
 
@@ -116,8 +116,7 @@ def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
         for path in (*tmp_path.glob("bin/*"), *tmp_path.glob("cp-*"), *tmp_path.glob("sha256sum-*")):
             path.unlink()
         for name in names:
-            (tmp_path / "bin" / name).write_text(waiting)
-            (tmp_path / "bin" / name).chmod(0o755)
+            write_program(tmp_path / "bin" / name, waiting)
         if step == ["--check"]:
             Path(place, "user-software.squashfs").rename(Path(place, "user-software.squashfs.new"))
         tasks = [

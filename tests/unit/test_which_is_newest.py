@@ -15,6 +15,7 @@ from ebsif.installed import interpreter, places
 from ebsif.installed.names import Names
 from packaging.version import Version
 from prefixes import BASE
+from support import write_program
 
 # versions with suffixes, and dates of their records if these aren't in the suffix: the older one, the newer one
 VERSIONS = [
@@ -100,8 +101,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
     for number, date in enumerate(DATES):
         root = eb_prefix.install(f"{BASE}-mine-{date}", packages=["ipykernel==7.0"])
         (root / "interpreter").mkdir()
-        (root / "interpreter/python").write_text('#!/bin/sh\necho "$0"\n')
-        (root / "interpreter/python").chmod(0o755)
+        write_program(root / "interpreter/python", '#!/bin/sh\necho "$0"\n')
         (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(line.format(f"{BASE}-mine-{date}"))
         if not number:
             assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
