@@ -26,6 +26,8 @@ from ebsif.images.checksum import sha256
 from ebsif.report import output
 
 Done = subprocess.CompletedProcess[str]
+# What a package requires of another one: the fields of the easyblocks' Need.
+Need = tuple[str, str, str, bool, bool]
 PROBES = Path(__file__).parent / "probes"
 # Time for a program in an image: mounting it and importing Python can take minutes on a busy file system.
 SECONDS = 900
@@ -65,7 +67,7 @@ class Python:
     purelib: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     compiled: list[str] = field(default_factory=list)
-    needs: list[list[Any]] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
 
     @property
     def is_venv(self) -> bool:
@@ -328,7 +330,8 @@ def python_in(result: Done) -> Optional[Python]:
     except UnfitError:
         return None
     known = {one.name: printed[one.name] for one in fields(Python) if one.name in printed}
-    return Python(**{**known, "packages": {name: version for name, version, _ in packages.values()}})
+    versions = {name: version for name, version, _ in packages.values()}
+    return Python(**{**known, "packages": versions, "needs": list(map(tuple, packages.needs))})
 
 
 def probe(name: str) -> str:
