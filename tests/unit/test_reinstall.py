@@ -11,12 +11,14 @@ import subprocess
 import venv
 from collections import UserDict
 from logging import getLogger
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import framework, reinstallation, usersoftware
 from easybuild.easyblocks.generic.container.build import Build
 from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
+from easybuild.easyblocks.generic.container.recipes import scripts_of_recipe
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.reinstallation import Reinstallation
@@ -251,6 +253,7 @@ EOF
 '''
 
 
+@pytest.mark.usefixtures("configuration")
 def test_scripts_of_a_recipe(tmp_path):
     """lumi N2: what the earlier easyconfig has written is no script of a person; what a person has changed is."""
     software = installation(tmp_path / "1.0", record=False)
@@ -278,9 +281,15 @@ def test_scripts_of_a_recipe(tmp_path):
         (tmp_path / "1.0" / name).write_text(text)
     for name, target in (("bin/pip", "./start-shell"), ("bin/mine", "../runscripts/changed")):
         (tmp_path / "1.0" / name).symlink_to(target)
-    assert sorted(software.recipe_scripts()) == sorted([*theirs, "bin/pip"])
-    (tmp_path / "1.0/easybuild/old.eb").unlink()
-    assert software.recipe_scripts() == []
+    # where it is while it is replaced
+    new, names = replacement(tmp_path / "1.0"), list(software.own_files())
+    before = UserSoftware(str((tmp_path / "1.0").rename(new.replaced)))
+    assert sorted(scripts_of_recipe(before.root, names, [new.place])) == sorted([*theirs, "bin/pip"])
+    new.set_files_aside(before, UserSoftware(new.place))
+    (aside,) = tmp_path.glob("1.0.*.files")
+    assert {str(path.relative_to(aside)) for path in aside.glob("*/*")} == {*mine, "bin/mine"}
+    Path(before.root, "easybuild/old.eb").unlink()
+    assert scripts_of_recipe(before.root, list(theirs), [new.place]) == []
 
 
 def test_links_are_scripts(tmp_path):

@@ -21,6 +21,7 @@ from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
 from easybuild.tools.filetools import adjust_permissions, remove_dir, remove_file
 from easybuild.tools.utilities import trace_msg
 
+from .recipes import scripts_of_recipe
 from .record.lockfile import RECORD
 from .usersoftware import DIRECTORY, UserSoftware, forms_in
 
@@ -264,8 +265,7 @@ class Reinstallation:
         """Set aside files that users have added or changed, except those that the installation has, too."""
         scripts = now.scripts()
         own = [name for name, digest in before.own_files().items() if digest != scripts.get(name)]
-        known = before.recipe_scripts()
-        replaced = [name for name in own if name in known]
+        replaced = [] if before.record else scripts_of_recipe(before.root, own, (self.place, self.target))
         if replaced:
             print_msg("scripts that the earlier easyconfig has written are replaced (%s)", ', '.join(replaced),
                       log=self.log)

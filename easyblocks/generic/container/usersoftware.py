@@ -10,7 +10,6 @@ User software of an installation on disk: the directory, the SquashFS file, and 
 import glob
 import hashlib
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -25,7 +24,6 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from .image.installed import recorded
 from .record.lockfile import Record
 from .runtime import run_program
-from .written import UnfitError, read_regular
 from .written import is_package
 
 DIRECTORY = 'user-software'
@@ -35,9 +33,6 @@ NAMES = (DIRECTORY, SQUASHFS)
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).
 FILE_TIME = 315532800
-
-# bytes of an easyconfig or a script
-MOST_TEXT = 1024 ** 2
 
 # Metadata of packages, relative to user software.
 METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist-info/METADATA', 'egg-info/PKG-INFO'))
@@ -120,20 +115,6 @@ class UserSoftware:
             os.makedirs(os.path.dirname(target.path(name)), exist_ok=True)
             os.rename(self.path(name), target.path(name))
         return moved
-
-    def recipe_scripts(self) -> List[str]:
-        """
-        Return relative paths of scripts that the easyconfig of an installation without a record has written (N2).
-
-        Their whole text is in the easyconfig, as in LUMI's recipes. Whatever a person has changed isn't.
-        """
-        if self.record:
-            return []
-        texts = [recipe_lines(path) for path in glob.glob(os.path.join(glob.escape(self.root), 'easybuild', '*.eb'))]
-        found = [name for name in self.scripts() if not os.path.islink(self.path(name))
-                 and any(is_in_recipe(self.path(name), lines, self.root) for lines in texts)]
-        return found + [name for name in self.scripts() if os.path.islink(self.path(name)) and os.path.normpath(
-            os.path.join(os.path.dirname(name), os.readlink(self.path(name)))) in found]
 
     def pins(self) -> List[str]:
         """
@@ -221,59 +202,6 @@ def pin_in(path: str) -> Optional[str]:
         metadata = HeaderParser().parse(text)
     name, version = metadata['Name'], metadata['Version']
     return '%s==%s' % (name, version) if is_package(name, version) else None
-
-
-# In an easyconfig: the beginning and the end of the text of a script, and what it or the shell replaces in it.
-TEXT_BEGINS, TEXT_ENDS = re.compile(r'(\"""|\'\'\'|<<\s*[\'"]?EOF[\'"]?)\Z'), re.compile(r'(\"""|\'\'\'|EOF\b)')
-PLACEHOLDER = re.compile(r'%\(\w+\)s|(?<!\$)\{\w+\}|`[^`]*`')
-# Numbers and words of this length are in most easyconfigs.
-SHORT = 7
-
-
-def recipe_lines(path: str) -> List[str]:
-    """Return the lines of an easyconfig or a script, as the script has them; none if it can't be read."""
-    try:
-        text = read_regular(path, MOST_TEXT, links=True).decode('utf-8', 'replace')
-    except (OSError, UnfitError):
-        return []
-    # what Python, its f-strings and the shell need
-    for written, meant in (('\\', ''), ('{{', '{'), ('}}', '}'), ('%%', '%')):
-        text = text.replace(written, meant)
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
-
-
-def is_in_recipe(path: str, lines: List[str], root: str) -> bool:
-    """Return whether a script is one of the texts in an easyconfig, from its first line to its last."""
-    script = recipe_lines(path)
-    for number, line in enumerate(lines):
-        after = number + 1 + len(script)
-        if script and TEXT_BEGINS.search(line) and after < len(lines) and TEXT_ENDS.match(lines[after].strip()) and all(
-                is_made_from(*pair, lines, root) for pair in zip(script, lines[number + 1:after])):
-            return True
-    return False
-
-
-def is_made_from(line: str, written: str, lines: List[str], root: str) -> bool:
-    """
-    Return whether a line of a script is made from a line of an easyconfig, which may have placeholders.
-
-    What a person has written in the place of a placeholder must not count. So its value has to be the installation, a
-    file in it, such as the image, or a longer text that the easyconfig has elsewhere.
-    """
-    if line == written:
-        return True
-    parts = PLACEHOLDER.split(written)
-    found = re.fullmatch('(.*)'.join(map(re.escape, parts)), line) if len(parts) > 1 else None
-    return found is not None and all(is_value_of_recipe(value, lines, root) for value in found.groups())
-
-
-def is_value_of_recipe(value: str, lines: List[str], root: str) -> bool:
-    """Return whether a text is the installation, a file in it, or a longer text of an easyconfig."""
-    if value == root:
-        return True
-    if len(value) > SHORT and any(value in line for line in lines):
-        return True
-    return value not in ('', '.', '..') and '/' not in value and os.path.lexists(os.path.join(root, value))
 
 
 def fingerprint(path: str) -> str:
