@@ -63,7 +63,7 @@ def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT"}
     internal = {"EBSIF_ADDED", "EBSIF_JOB_CACHES", "EBSIF_SET", "EBSIF_ENTERED", "EBSIF_STAGED"}
-    internal |= {"EBSIF_MOUNTED_USER_SOFTWARE"}
+    internal |= {"EBSIF_MOUNTED_USER_SOFTWARE", "EBSIF_JOB", "EBSIF_SERVER_LOG"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
