@@ -51,7 +51,7 @@ from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
 from .container.sitevalues import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.smoketest import SmokeTest, try_out
-from .container.venv import REUSE_VARIABLE
+from .container.venv import BASE_VARIABLE, REUSE_VARIABLE
 from .container.written import printable
 from easybuild.framework.easyblock import INSTALL_STEP, MODULE_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -270,8 +270,9 @@ class ContainerInstall(EasyBlock):
         super().prepare_step(*args, **kwargs)
         # now templates are resolved
         self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
-        changed = os.environ.get(REUSE_VARIABLE)
+        changed, base = os.environ.get(REUSE_VARIABLE), os.environ.get(BASE_VARIABLE)
         self.build.changed = InstalledImage(changed) if changed else None
+        self.build.base = InstalledImage(base) if base else None
         self.build.masks = Masks(self.spec.masked_paths)
         self.build.system = SystemPackages(self.spec.system_packages)
         for text in self.spec.all_warnings:

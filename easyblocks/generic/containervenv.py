@@ -253,10 +253,11 @@ class ContainerVenv(ContainerInstall):
             self.build.venv.unpack(taken)
             pip.artifacts.update((self.find_repeated() or InstallRecord()).artifacts)
             return self.build.venv.packages(), missing
-        if pip.fill or not self.build.changed:
+        earlier = self.build.changed or self.build.base
+        if pip.fill or not earlier:
             return packages, missing
-        reuse = Reuse(self.build.changed, self.stages(), pins, self.record.system_layer.requested)
-        if not reuse.is_possible(self.build.container.image, self.spec.venv_name):
+        reuse = Reuse(earlier, self.stages(), pins, self.record.system_layer.requested)
+        if not reuse.is_possible(self.build.container.image, self.spec.venv_name, pip.resolved):
             return packages, missing
         self.build.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))

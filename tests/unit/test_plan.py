@@ -190,6 +190,7 @@ class Eb:
             self.downloads = Path(variables.pop("PIP_CACHE_DIR"))
             self.downloads.mkdir(parents=True, exist_ok=True)
             (self.downloads / "wheel").touch()
+        assert variables.pop("EBSIF_BASE", "/software/PyTorch/2").rpartition("/software/")[2].startswith("PyTorch/2")
         assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's

@@ -27,16 +27,16 @@ def earlier(tmp_path):
         "image": {"file": "a.sif", "size": 5, "mtime_ns": image.stat().st_mtime_ns},
         "versions": {"ebsif": ebsif_version()},
         "venv_name": "example",
-        "stages": STAGES,
         "local_files": {},
         "venv_packages": ["einops==0.8.1", "flash-attn==2.8", "pip==24.0"],
         "user_software": {"user-software.squashfs": hashlib.sha256(b"packages").hexdigest()},
     }
 
-    def reuse(stages=STAGES, pins=PINS, image=image, name="example", system=(), **changes):
-        (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, **changes}))
+    def reuse(stages=STAGES, pins=PINS, image=image, name="example", system=(), files=None, before=STAGES, **changes):
+        (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, "stages": before, **changes}))
         found = Reuse(InstalledImage(str(root)), Stage.from_parameter(stages), pins, system)
-        return [stage.name for stage in found.missing] if found.is_possible(str(image), name) else None
+        is_possible = found.is_possible(str(image), name, lambda stage: files(stage.name) if files else pytest.fail())
+        return [stage.name for stage in found.missing] if is_possible else None
 
     return reuse
 
@@ -92,6 +92,24 @@ def test_everything_else_must_be_the_same(earlier, tmp_path):
     assert earlier(user_software={"user-software": "0"}) is None
     (tmp_path / "earlier/user-software.squashfs").write_bytes(b"changed")
     assert earlier() is None
+
+
+def test_packages_of_the_base(earlier):
+    """N-07, student 14: without pins, they are taken over if pip would choose the same files now."""
+    first, new, files = STAGES[0], {"name": "n", "requirements": "rich"}, {"einops": {"file": "a", "sha256": "1"}}
+    recorded = {"before": [first], "venv_packages": ["einops==0.8.1", "pip==24.0"], "artifacts": files}
+
+    def reuse(*stages, now=files, **changes):
+        return earlier(list(stages), {}, files=lambda name: {"requirements": now}[name], **{**recorded, **changes})
+
+    assert reuse(first, new) == ["n"] and reuse(first) == []
+    assert reuse(first, new, now={"einops": {"file": "b", "sha256": "2"}}) is None
+    assert reuse(first, new, now={}) is None
+    # what is not known, or depends on more than the first stage
+    assert reuse(first, new, artifacts={}) is None
+    assert reuse(new, first) is None
+    assert reuse(*STAGES, new, before=STAGES) is None
+    assert reuse({**first, "env": {"A": "1"}}, new, before=[{**first, "env": {"A": "1"}}]) is None
 
 
 def test_user_software_of_another_account(earlier, tmp_path, monkeypatch):

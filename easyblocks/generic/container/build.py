@@ -34,6 +34,8 @@ class Build:
     image_file: Optional[OpenImage] = None
     # the installation that `ebsif extend` changes; its record is read once
     changed: Optional[InstalledImage] = None
+    # the installation that is extended by a new one
+    base: Optional[InstalledImage] = None
     masks: Masks
     system: SystemPackages
     container: Container

@@ -330,6 +330,20 @@ class Pip:
         text = read_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
         return cast(List[Reported], json.loads(text)['install']) if text else []
 
+    def resolved(self, stage: Stage) -> Dict[str, Dict[str, str]]:
+        """Return the files that pip would install for a stage now (see `artifacts_in`); none if it can't say that."""
+        folder = self.folder(stage)
+        listed, path = os.path.join(folder, 'requirements.txt'), os.path.join(folder, 'resolved.json')
+        self.write(listed, stage.requirements)
+        arguments = ['install', '--dry-run', '--quiet', '--report', path, '-r', listed, '-c',
+                     self.write_constraints(stage)]
+        arguments += self.build_options(stage) + stage.pip_options() + self.index_options(stage)
+        extra = Extra(self.environment(stage, {}), self.binds(stage))
+        trace_msg("asking the indexes whether the packages of the base are the newest")
+        done = self.venv.run(self.command + arguments, extra, fail_on_error=False)
+        text = read_written(path, self.work_dir) if done.exit_code == 0 else ''
+        return artifacts_in(json.loads(text)['install']) if text else {}
+
     def record_artifacts(self, stage: Stage) -> None:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))

@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import tempfile
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
@@ -38,8 +38,12 @@ from .written import is_command, read_written, write_seen
 
 # Names the directory of the earlier installation whose user software a new one may start from (`Reuse`).
 REUSE_VARIABLE = 'EBSIF_REUSE'
+# Names the directory of the installation that a new one extends, for the same purpose.
+BASE_VARIABLE = 'EBSIF_BASE'
 
 Variables = Dict[str, str]
+# Returns the files that pip would install for a stage, as they are recorded.
+Resolve = Callable[[Stage], Dict[str, Dict[str, str]]]
 
 
 class Extra(NamedTuple):
@@ -220,8 +224,9 @@ class Reuse:
     """
     User software of an earlier installation that has the same stages, but fewer requirements.
 
-    `ebsif extend` names that installation in REUSE_VARIABLE when it changes an extension. Its SquashFS file is used
-    only if the result is the same as from scratch; otherwise everything is installed again, in the same versions.
+    `ebsif extend` names that installation in REUSE_VARIABLE when it changes an extension, in BASE_VARIABLE when it
+    makes a new one. Its SquashFS file is used only if the result is the same as from scratch; otherwise everything is
+    installed again, in the same versions if they are pinned.
     """
 
     def __init__(self, installed: InstalledImage, stages: List[Stage], pins: Dict[str, str],
@@ -243,8 +248,12 @@ class Reuse:
         # stages that the earlier installation doesn't have, or not with these requirements
         self.missing = [stage for stage in stages if stage.record not in self.record.stages]
 
-    def is_possible(self, image: str, venv_name: str) -> bool:
-        """Return whether a new installation with this image and this venv can start from the earlier user software."""
+    def is_possible(self, image: str, venv_name: str, resolve: Resolve) -> bool:
+        """
+        Return whether a new installation with this image and this venv can start from the earlier user software.
+
+        `resolve` is asked last which files pip would install for a stage, by name.
+        """
         record, user_software = self.record, UserSoftware(self.installed.root, self.record)
         return (self.installed.uses(image) and self.installed.is_unchanged()
                 and record.venv_name == venv_name
@@ -255,8 +264,21 @@ class Reuse:
                 and list(user_software.installed) == [SQUASHFS] and not user_software.changed()
                 # root would unpack devices of other accounts
                 and (os.getuid() != 0 or os.stat(self.squashfs).st_uid == 0)
-                and all(self.pins.get(name) == version for name, version in self.packages.items())
-                and self.has_same_stages())
+                and self.has_same_stages()
+                and self.has_same_packages(resolve))
+
+    def has_same_packages(self, resolve: Resolve) -> bool:
+        """
+        Return whether the packages have the versions that they would have from scratch.
+
+        Those are pinned. Without pins, pip is asked if the first stage is all of the earlier installation: its
+        packages depend on nothing else.
+        """
+        if self.pins or not self.packages:
+            return all(self.pins.get(name) == version for name, version in self.packages.items())
+        first, recorded = self.stages[0], self.record.stages
+        return (recorded == [first.record] and set(first.record) == {'name', 'requirements'}
+                and set(self.artifacts) == set(self.packages) and resolve(first) == self.artifacts)
 
     def has_same_stages(self) -> bool:
         """

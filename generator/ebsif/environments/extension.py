@@ -63,10 +63,11 @@ class Extension:
     `requirements`; `is_same` then says whether an easyconfig repeats it. `problem` is why it can't be installed, if
     that is known already.
 
-    `before` is the installation whose packages it starts with. If `is_change`, it is a later one of the same name,
+    `before` is the installation whose packages it starts with, `installed_base` that of the base, if there is one: it
+    starts with its packages if they are the same as from scratch. If `is_change`, it is a later one of the same name,
     which has the date only to replace it; `known` are the extensions of that name to start from (see
-    `times_of_records`), by default those that are there when it is made. `added` are the options with packages that
-    the command line adds to nothing, and `keeps_all` says that none of an earlier one of that name are lost.
+    `times_of_records`), by default those that are there when it is made. `added` are the options with packages that the
+    command line adds to nothing, and `keeps_all` says that none of an earlier one of that name are lost.
     """
 
     base: Container
@@ -78,6 +79,7 @@ class Extension:
     is_same: Optional[Callable[[Path], bool]] = None
     problem: str = ""
     before: Optional[Installation] = None
+    installed_base: Optional[Installation] = None
     is_change: bool = False
     date: Optional[str] = None
     known: Optional[Mapping[str, int]] = None
@@ -95,9 +97,10 @@ class Extension:
         eb stops if there are other extensions of the name than those that are `known`.
         """
         # imports EasyBuild
-        from easybuild.easyblocks.generic.container.venv import REUSE_VARIABLE
+        from easybuild.easyblocks.generic.container.venv import BASE_VARIABLE, REUSE_VARIABLE
 
-        start = {REUSE_VARIABLE: str(self.before.root)} if self.before else {}
+        start = {BASE_VARIABLE: str(self.installed_base.root)} if self.installed_base else {}
+        start = {REUSE_VARIABLE: str(self.before.root)} if self.before else start
         return {**start, **({} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)})}
 
 

@@ -178,6 +178,7 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         container,
         name,
         extensions.append(container.stages, wanted, name),
+        installed_base=installed[0] if installed else None,
         added=wish.added,
         problem=problem(wish, container, image, wanted, packages_on(container, installed)),
     )
