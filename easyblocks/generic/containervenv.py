@@ -32,7 +32,8 @@ from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
 from .container.stages import Stage, find_mistakes
 from .container.smoketest import SmokeTest, try_out
-from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
+from .container.usersoftware import UserSoftware
+from .container.values import DIRECTORY, SQUASHFS
 from .container.usersoftware import set_file_times, share_files
 from .container.venv import Reuse, Venv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig

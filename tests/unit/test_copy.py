@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import copying
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from easybuild.easyblocks.generic.container.values import SQUASHFS
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
 from support import write_program

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from easybuild.easyblocks.generic.container.values import SQUASHFS
 from ebsif.cli import main
 from ebsif.environments import artifact, crate, portable, repeating
 from ebsif.errors import EbsifError

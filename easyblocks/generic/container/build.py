@@ -23,7 +23,8 @@ from .probe import ImageProbe
 from .reinstallation import remove_replaced
 from .runtime import FOLDERS, Container
 from .system.packages import SystemPackages
-from .usersoftware import DIRECTORY, SQUASHFS, UserSoftware
+from .usersoftware import UserSoftware
+from .values import DIRECTORY, SQUASHFS
 from .venv import Venv
 
 

@@ -23,7 +23,8 @@ from easybuild.tools.utilities import trace_msg
 
 from .recipes import scripts_of_recipe
 from .record.lockfile import RECORD
-from .usersoftware import DIRECTORY, UserSoftware, forms_in
+from .usersoftware import UserSoftware, forms_in
+from .values import DIRECTORY
 
 # Moves user software of another easyblock's installation (the first one) to ours if it works there; returns whether.
 Adopt = Callable[[UserSoftware, UserSoftware], bool]

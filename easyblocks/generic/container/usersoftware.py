@@ -24,10 +24,9 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from .image.installed import recorded
 from .record.lockfile import Record
 from .runtime import run_program
+from .values import DIRECTORY, SQUASHFS
 from .written import is_package
 
-DIRECTORY = 'user-software'
-SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
 # where users put their own scripts
 SCRIPT_FOLDERS = ('bin', 'runscripts')

@@ -35,6 +35,8 @@ MOUNT_SQUASHFS = ':ro,image-src='
 # and an environment that make-venv has created, for kernels and the interpreter.
 USER_SOFTWARE = '/user-software'
 USER_SOFTWARE_VARIABLE, VENV_VARIABLE = 'EBSIF_USER_SOFTWARE', 'EBSIF_VENV'
+# What it is in an installation: a file, or a directory, which is used if there is no file.
+SQUASHFS, DIRECTORY = 'user-software.squashfs', 'user-software'
 
 # Directories that a module adds to its container.
 MODULE_DIRECTORIES = (USER_SOFTWARE, '/runscripts', '/.singularity.d')

@@ -31,8 +31,8 @@ from .image.installed import InstalledImage
 from .requirements import Properties, package_name
 from .stages import Stage
 from .sitevalues import RUNTIME_PREFIXES
-from .values import MOUNT_SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
-from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, UserSoftware
+from .values import DIRECTORY, MOUNT_SQUASHFS, SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
+from .usersoftware import FILE_TIME, UserSoftware
 from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen
 

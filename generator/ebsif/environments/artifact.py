@@ -12,8 +12,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.image.source import DOCKER, ImageSource
 from easybuild.easyblocks.generic.container.record.lockfile import Record, RecordError
-from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
-from easybuild.easyblocks.generic.container.values import format_size
+from easybuild.easyblocks.generic.container.values import SQUASHFS, format_size
 
 from ebsif.environments import repeating
 from ebsif.environments.portable import LOCK, Portable

@@ -18,8 +18,7 @@ from easybuild.easyblocks.generic.container.kernel import (
     kernel_spec,
     kernel_title,
 )
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS
-from easybuild.easyblocks.generic.container.values import USER_SOFTWARE_VARIABLE, VENV_VARIABLE
+from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE, VENV_VARIABLE
 
 from ebsif import files
 from ebsif.environments.making import set_aside

@@ -8,7 +8,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.record.lockfile import RECORD, Record
-from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from easybuild.easyblocks.generic.container.values import SQUASHFS
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from ebsif.eb import framework

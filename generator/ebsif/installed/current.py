@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.values import normal_name
+from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.installed.places import Installation
@@ -20,7 +20,7 @@ def user_software(installation: Installation) -> Optional[Path]:
     """Return the user software that the module mounts: the user's own, else the file, else the directory."""
     mounted = os.environ.get("EBSIF_MOUNTED_USER_SOFTWARE") if installation.is_loaded else None
     paths = [Path(mounted)] if mounted else []
-    paths += [installation.root / name for name in ("user-software.squashfs", "user-software")]
+    paths += [installation.root / name for name in (SQUASHFS, DIRECTORY)]
     return next((path for path in paths if path.exists()), None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware
-from easybuild.easyblocks.generic.container.values import USER_SOFTWARE
+from easybuild.easyblocks.generic.container.values import SQUASHFS, USER_SOFTWARE
 
 from ebsif.installed import current
 from ebsif.installed.places import Installation, shown
@@ -46,7 +46,7 @@ def of(installation: Installation) -> list[str]:
     found = (
         [name for name in files.own_files() if not name.endswith(".pyc")] if installation.record.has("scripts") else []
     )
-    is_as_installed = place and place == installation.root / "user-software.squashfs" and files.is_file_as_recorded()
+    is_as_installed = place and place == installation.root / SQUASHFS and files.is_file_as_recorded()
     if place and installation.record.has_user_software and not is_as_installed:
         # what reads the packages says why
         with contextlib.suppress(RequirementsError):

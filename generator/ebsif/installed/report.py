@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.values import normal_name
+from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import CatalogError, Container
@@ -120,8 +120,8 @@ def examine(installation: Installation, verify: bool) -> Report:
         report.findings.append(Finding(ERROR if report.image.is_bad else WARNING, module, report.image.problem))
     report.software = softwarestate.examine(installation, verify)
     state = report.software and report.software.state
-    was_packed = any(name.endswith(".squashfs") for name in installation.record.user_software)
-    pack = f"`{installation.load} && make-squashfs && rm -r {shlex.quote(f'{installation.root}/user-software')}`"
+    was_packed = SQUASHFS in installation.record.user_software
+    pack = f"`{installation.load} && make-squashfs && rm -r {shlex.quote(str(installation.root / DIRECTORY))}`"
     if state == softwarestate.GONE:
         report.findings.append(
             Finding(
@@ -137,8 +137,8 @@ def examine(installation: Installation, verify: bool) -> Report:
             Finding(
                 WARNING,
                 module,
-                f"it uses {installation.root}/user-software.squashfs, so "
-                "changes in the directory user-software beside it have no effect: remove the "
+                f"it uses {installation.root / SQUASHFS}, so "
+                f"changes in the directory {DIRECTORY} beside it have no effect: remove the "
                 f"directory, or remove the file and pack the directory with {pack}",
             )
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import LAYER
+from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS
 
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
@@ -34,7 +35,7 @@ class SoftwareState:
 def examine(installation: Installation, verify: bool = False) -> Optional[SoftwareState]:
     """Return the state of user software, None if there is none; reads unchanged SquashFS files only to `verify`."""
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
+    from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 
     record, files = installation.record, UserSoftware(str(installation.root))
     there = files.present()
@@ -61,7 +62,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
         return Finding(
             ERROR,
             installation.module,
-            "its user-software.squashfs is damaged: it has the size and time of "
+            f"its {SQUASHFS} is damaged: it has the size and time of "
             f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`",
         )
     try:
@@ -112,5 +113,5 @@ def packages(installation: Installation, state: Optional[SoftwareState]) -> dict
         return {}
     if state.is_changed is False:
         return installation.record.venv_versions
-    name = "user-software" if state.state == UNPACKED else "user-software.squashfs"
+    name = DIRECTORY if state.state == UNPACKED else SQUASHFS
     return {key: one.version for key, one in venv.packages(installation.root / name).items()}
