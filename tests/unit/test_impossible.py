@@ -104,6 +104,40 @@ def test_packages_for_gpus_in_images_for_gpus(said, monkeypatch, torch):
     assert said(["flash-attn"]) == ("", torch == "2.13.0")
 
 
+@pytest.mark.parametrize(
+    ("torch", "wanted", "there", "compiler"),
+    [
+        ("2.13.0+cu128", ["flash-attn", "einops"], set(), "nvcc"),
+        ("2.13.0+rocm7.0", ["mamba-ssm"], set(), "hipcc"),
+        ("2.13.0+cu128", ["flash-attn"], {"/usr/local/cuda/bin/nvcc"}, None),
+        # what is known is not enough
+        ("2.13.0+cu128", ["flash-attn"], None, None),
+        ("2.13.0+cu128", ["einops"], set(), None),
+        ("2.13.0", ["flash-attn"], set(), None),
+        ("2.13.0+cpu", ["flash-attn"], set(), None),
+        ("2.13.0+cu128", [{"name": "a", "requirements": ["flash-attn"], "modules": ["CUDA"]}], set(), None),
+    ],
+)
+def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, there, compiler):
+    """N-07, issue 60: said before pip starts; not refused, because a wheel may fit."""
+
+    def programs_of(*_):
+        if there is None:
+            raise inspection.InspectionError("no image")
+        return there
+
+    monkeypatch.setitem(THERE, "torch", torch)
+    monkeypatch.setattr(inspection, "programs_of", programs_of)
+    monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
+    note = replacing.without_compiler(SimpleNamespace(), KnownImage("3.11", THERE), stages_of(wanted), ())
+    assert bool(compiler) == bool(note)
+    if compiler:
+        assert note.startswith(
+            f"the image has no {compiler} to build {wanted[0]}: only wheels that were built for torch"
+        )
+        assert note.endswith(f"ebsif list --has {wanted[0]})")
+
+
 def test_a_lock(said):
     """N-07, E-12: what is locked with hashes has to be locked again; nothing can be left out of it."""
     text, _ = said(["numpy==1.22.4 --hash=sha256:0"])

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FITS, BREAKS = "fits", "breaks"
+# What builds programs for GPUs, by the label of torch, and where it is if it isn't on PATH.
+COMPILERS = {"cu": ("nvcc", "/usr/local/cuda/bin/nvcc"), "rocm": ("hipcc", "/opt/rocm/bin/hipcc")}
 # The newest releases of which it is known that they need exactly one release of torch.
 NEWEST_KNOWN = {"torchvision": (0, 28), "torchaudio": (2, 9)}
 
@@ -192,14 +194,51 @@ def for_gpus(
     stages: Sequence[Stage], versions: Mapping[str, str], own: Collection[str], image: KnownImage
 ) -> list[str]:
     """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
-    if gpu_label(versions.get("torch", ""))[0] in ("rocm", "cu"):
+    if gpu_label(versions.get("torch", ""))[0] in COMPILERS:
         return []
+    return needing_gpus(stages, versions, own, image)
+
+
+def needing_gpus(
+    stages: Sequence[Stage], versions: Mapping[str, str], own: Collection[str], image: KnownImage
+) -> list[str]:
+    """Return the names of packages that stages ask for which are only for GPUs, and not there."""
     found = [
         name
         for name, _, free in asked_for(stages, own, image)
         if name in NEEDS_GPU and name not in versions and free.isdisjoint((name, "torch"))
     ]
     return list(dict.fromkeys(found))
+
+
+def without_compiler(
+    container: Container,
+    known: KnownImage,
+    stages: Sequence[Stage],
+    own: Collection[str],
+    image: Optional[Path] = None,
+) -> str:
+    """
+    Return that the image can't build what stages ask for that is only for GPUs (N-07); empty if it can.
+
+    That is no reason to refuse it: there may be a wheel for the torch of the image. Nothing is said either if that
+    torch isn't known, or commands and modules of a stage may bring a compiler.
+    """
+    torch = known.packages.get("torch", "")
+    compilers = COMPILERS.get(gpu_label(torch)[0] or "")
+    names = needing_gpus(stages, known.packages, own, known)
+    if not names or not compilers or any(stage.pre or stage.modules or stage.env for stage in stages):
+        return ""
+    try:
+        is_there = inspection.programs_of(image or image_of(container), compilers)
+    except (ExtendingError, inspection.InspectionError):
+        return ""
+    if is_there:
+        return ""
+    return (
+        f"the image has no {compilers[0]} to build {', '.join(names)}: only wheels that were built for torch {torch} "
+        f"can be installed (to find containers that have it: {containers_with(names)})"
+    )
 
 
 def is_for_other_torch(wanted: "Requirement", versions: Mapping[str, str], free: Collection[str]) -> bool:

@@ -328,6 +328,8 @@ def problem(wish: Wish, container: Container, image: KnownImage, stages: Sequenc
     if request.dry_run:
         # perhaps only an easyconfig is asked for, for another machine
         return ""
+    if note := replacing.without_compiler(container, image, stages, own, request.image):
+        output.note(note)
     texts = [replacing.why_impossible(container, image, stages, own, request.image)]
     if not request.writes:
         texts.append(indexes.why_unknown(container, image, stages, own, request.image, request.repeated))

@@ -272,14 +272,28 @@ def python_of(path: Path) -> Python:
 
     Raise InspectionError if the image can't be started, or has no Python.
     """
+    found = content_of(path)
+    if not found.python:
+        raise InspectionError(f"no Python can be started in {path}")
+    return found.python
+
+
+def programs_of(path: Path, names: Collection[str]) -> set[str]:
+    """Return those of the names or paths that are programs in an image; raise InspectionError if it can't start."""
+    found = programs(content_of(path), [*names, "sh"])
+    if "sh" not in found:
+        raise InspectionError(f"{path} can't be started as a container")
+    return found & set(names)
+
+
+def content_of(path: Path) -> Inspection:
+    """Return what an image says when it is started; raise InspectionError if it can't be."""
     check_file(path)
     resolved = path.resolve()
     found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
     read_system(found)
     read_python(found)
-    if not found.python:
-        raise InspectionError(f"no Python can be started in {path}")
-    return found.python
+    return found
 
 
 def programs(found: Inspection, names: Collection[str]) -> set[str]:
