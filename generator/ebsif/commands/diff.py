@@ -12,7 +12,7 @@ from ebsif.catalog.container import Container
 from ebsif.commands.options import add_json, add_name, add_settings, names_of
 from ebsif.errors import FOUND
 from ebsif.installed import compare
-from ebsif.installed.lock import Difference
+from ebsif.installed.lock import LockDifference
 from ebsif.installed.places import Installation
 from ebsif.report import output
 
@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
     return FOUND if changes else 0
 
 
-def describe(change: Difference) -> str:
+def describe(change: LockDifference) -> str:
     """Return a difference as a line of text."""
     if change.before is None:
         return f"+ {change.kind} {change.name} {as_text(change.after)}"

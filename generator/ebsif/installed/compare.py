@@ -97,7 +97,7 @@ def parameters_of(path: Path) -> dict[str, Any]:
     return {name: read[name] for name in names if name in read}
 
 
-def compare(before: Facts, after: Facts) -> list[lock.Difference]:
+def compare(before: Facts, after: Facts) -> list[lock.LockDifference]:
     """Return the differences between two containers, of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):

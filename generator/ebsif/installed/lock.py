@@ -48,7 +48,7 @@ def for_others(record: Record) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
+class LockDifference:
     """A difference: its kind (``image``, ``image package`` ...), the name, and both values (None: absent)."""
 
     kind: str
@@ -57,10 +57,10 @@ class Difference:
     after: Any
 
 
-def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
+def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[LockDifference]:
     """Return the differences between two dictionaries, ordered by name."""
     return [
-        Difference(kind, name, before.get(name), after.get(name))
+        LockDifference(kind, name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
@@ -75,7 +75,7 @@ def packages_by_kind(record: Record) -> dict[str, dict[str, str]]:
     return {**packages, "package": versions_in(record.venv_packages)}
 
 
-def package_changes(before: Record, after: Record) -> list[Difference]:
+def package_changes(before: Record, after: Record) -> list[LockDifference]:
     """Return the differences between the packages of two installations, of the kinds that both have recorded."""
     old, new = packages_by_kind(before), packages_by_kind(after)
     return [change for kind in old if kind in new for change in differences(kind, old[kind], new[kind])]

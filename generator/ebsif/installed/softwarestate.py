@@ -98,7 +98,7 @@ def layer(installation: Installation, verify: bool = False) -> Optional[Finding]
     )
 
 
-def describe(one: lock.Difference) -> str:
+def describe(one: lock.LockDifference) -> str:
     """Return the difference of a package in words."""
     if one.before is None:
         return f"{one.name} {one.after} added"

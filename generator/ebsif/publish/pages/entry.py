@@ -55,7 +55,7 @@ class Page:
     container: Container
     before: Optional[Container]
     record: Optional[Record]
-    changes: list[lock.Difference]
+    changes: list[lock.LockDifference]
     short_name: str
     # whether its record recommends it
     is_recommended: bool = False
@@ -224,7 +224,9 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
     ]
 
 
-def changes(earlier: Optional[Container], container: Container, records: Mapping[str, Record]) -> list[lock.Difference]:
+def changes(
+    earlier: Optional[Container], container: Container, records: Mapping[str, Record]
+) -> list[lock.LockDifference]:
     """Return the differences between two containers: of all packages if both are installed."""
     if not earlier:
         return []
