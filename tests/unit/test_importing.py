@@ -283,7 +283,7 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
             "sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
             "sources: data.tar, which is neither an image nor a definition file",
         ),
-        (lines[19], "files_to_copy: data.tar, copied to share/data"),
+        (lines[19], "files_to_copy: [['data.tar'], 'share/data']"),
         ("skipsteps = ['build', 'sanitycheck']", "parameter skipsteps: sanitycheck"),
         (lines[22].strip(), "postinstallcmds: mkdir -p bin && curl https://example.org/x | bash (it has |)"),
         (lines[24].strip(), "the file bin/other, which none of our scripts replaces"),

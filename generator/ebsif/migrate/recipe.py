@@ -125,42 +125,26 @@ def read_sources(values: dict[str, Any], result: Imported, source: Source) -> No
         result.leave(line, f"the name of the image, {image}, has words in braces, which are placeholders in a record")
     result.record["file"] = image
     result.data.append(f"image {image}")
-    # where each file is copied to; nothing is said of the image and of definition files in their usual place
-    places = copied_files(values, result, source)
-    usual = {image: ""}
     for name in names:
-        if (
-            name != image
-            and name.endswith((".docker", ".def"))
-            and places.get(name, "share/docker-defs") == "share/docker-defs"
-        ):
-            usual[name] = "share/docker-defs"
+        if name != image and name.endswith((".docker", ".def")):
             result.append("definition_files", name, f"definition file {name}")
         elif name != image:
             result.leave(source.having(name, line), f"sources: {name}, which is neither an image nor a definition file")
-    for name, place in places.items():
-        if place != usual.get(name):
-            result.leave(
-                source.of("files_to_copy"), f"files_to_copy: {name}, copied to {place or 'the installation directory'}"
-            )
+    read_copies(values, result, source)
     for item in values["sources"]:
         for key in sorted(set(item) - {"filename", "extract_cmd", "name"}) if isinstance(item, dict) else []:
             result.leave(line, f"sources: {key} = {shortened(item[key])}")
     read_checksums(values, result, source, names.index(image))
 
 
-def copied_files(values: dict[str, Any], result: Imported, source: Source) -> dict[str, str]:
-    """Return the files that MakeCp copies, with their directories; '' is the installation directory."""
-    places = {}
+def read_copies(values: dict[str, Any], result: Imported, source: Source) -> None:
+    """Leave what MakeCp copies to the user, except the image and definition files to their usual places."""
+    usual = {"": [result.record["file"]], "share/docker-defs": result.record.get("definition_files", [])}
     for item in values.get("files_to_copy") or []:
-        if isinstance(item, str):
-            places[Path(item).name] = ""
-        elif isinstance(item, list) and len(item) == 2 and isinstance(item[1], str):
-            for name in item[0] if isinstance(item[0], list) else [item[0]]:
-                places[Path(str(name)).name] = item[1].strip("/").removeprefix("./").strip(".")
-        else:
+        files, place = item if isinstance(item, list) and len(item) == 2 else (item, ".")
+        known = usual.get(str(place).strip("/").removeprefix("./").strip("."), [])
+        if any(Path(str(name)).name not in known for name in (files if isinstance(files, list) else [files])):
             result.leave(source.of("files_to_copy"), f"files_to_copy: {shortened(item)}")
-    return places
 
 
 def read_checksums(values: dict[str, Any], result: Imported, source: Source, index: int) -> None:
