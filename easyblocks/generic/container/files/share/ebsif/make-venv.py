@@ -30,9 +30,8 @@ def add_pip(python):
 def search_path(python):
     """Return the module search path of a Python."""
     # -I: don't import modules from the working directory
-    printed = subprocess.run([python, '-I', '-m', 'site'], stdout=subprocess.PIPE, check=True).stdout
-    lines = printed.decode().splitlines()
-    return [ast.literal_eval(line.strip(' ,')) for line in lines[1:lines.index(']')]]
+    command = [python, '-I', '-c', 'import sys; print(ascii(sys.path))']
+    return ast.literal_eval(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode())
 
 
 create(system_site_packages=True)
@@ -46,7 +45,8 @@ if add_pip(sys.executable):
     if status or add_pip(program):
         sys.exit(status or 1)
 seen = search_path(program)
-unseen = [path for path in search_path(sys.executable) if path not in seen]
+# this Python runs with -I, too
+unseen = [path for path in sys.path if path not in seen]
 if unseen:
     # with a .pth file they come after the environment's own packages
     folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
