@@ -30,6 +30,7 @@ from pathlib import Path
 
 from ebsif import remedies
 from ebsif.catalog import selection
+from ebsif.catalog.stages import Stage
 from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import (
     add_name,
@@ -226,7 +227,6 @@ def run(options: Namespace) -> int:
 
 def wish_of(options: Namespace) -> Wish:
     """Return what the options ask for."""
-    properties = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
     return Wish(
         request_of(options),
         options.module,
@@ -243,7 +243,7 @@ def wish_of(options: Namespace) -> Wish:
         options.allow_upgrade,
         options.replace,
         options.force,
-        {name: value for name, value in properties.items() if value},
+        Stage(post=options.post, verify=options.verify, no_build_isolation=options.no_build_isolation),
     )
 
 
@@ -252,7 +252,7 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     asked = wish.request
     others = (
         wish.changes_system,
-        wish.properties,
+        wish.commands.properties,
         wish.name,
         wish.extras,
         wish.groups,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
@@ -218,25 +218,24 @@ def append(stages: Sequence[Stage], more: Sequence[Stage], name: str) -> list[St
     return joined
 
 
-def with_commands(stages: Sequence[Stage], properties: Mapping[str, Any]) -> list[Stage]:
+def with_commands(stages: Sequence[Stage], more: Stage) -> list[Stage]:
     """
-    Return stages with properties of stages.
+    Return stages with the commands of one more, and built without isolation if that is.
 
     Packages of all stages are built without isolation; commands run after the last one, after those that it has.
     Without Python packages (--apt alone), the commands have a stage of their own. Raise UsageError if there is nothing
     to build.
     """
-    if not properties:
+    if not more.properties:
         return list(stages)
-    if not stages and "no_build_isolation" in properties:
+    if not stages and more.no_build_isolation:
         raise UsageError("--no-build-isolation is for Python packages: add some with --add or -r, or leave it out")
-    if "no_build_isolation" in properties:
+    if more.no_build_isolation:
         stages = [stage.replace(no_build_isolation=True) for stage in stages]
     *others, last = stages or [Stage(name=COMMANDS)]
-    for name in properties.keys() - {"no_build_isolation"}:
-        before = getattr(last, name)
-        last = last.replace(**{name: [*before, *(one for one in properties[name] if one not in before)]})
-    return [*others, last]
+    post = [*last.post, *(one for one in more.post if one not in last.post)]
+    verify = [*last.verify, *(one for one in more.verify if one not in last.verify)]
+    return [*others, last.replace(post=post, verify=verify)]
 
 
 def of_base(module: str, there: Iterable[Installation]) -> list[tuple[str, str, Installation]]:

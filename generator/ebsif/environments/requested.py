@@ -1,11 +1,11 @@
 """From what was typed to an Extension: of a container, of an installed module, changed, or repeated from a lock."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
@@ -52,8 +52,8 @@ class Wish:
     allow_upgrade: Sequence[str] = ()
     replace: Sequence[str] = ()
     force: bool = False
-    # properties of stages; commands are for bash, as they were typed
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    # for bash, as they were typed, and whether packages are built without isolation; see `with_commands`
+    commands: Stage = field(default_factory=Stage)
 
     @property
     def changes_system(self) -> bool:
@@ -114,7 +114,7 @@ def check_combinations(wish: Wish) -> None:
         raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
     if wish.force and not wish.replace:
         raise UsageError("--force is for --replace; to install a module again: --rebuild")
-    if wish.from_lock and wish.properties:
+    if wish.from_lock and wish.commands.properties:
         raise UsageError(
             "--from-lock installs exactly what is locked: leave out --post, --verify and --no-build-isolation"
         )
@@ -168,7 +168,7 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     container = system.added(container, wish.apt, wish.allow_upgrade)
     installed = places.called(container.module)[:1]
     image = extensions.known_image(container, installed)
-    wanted = extensions.with_commands(wanted_packages(wish, image), wish.properties)
+    wanted = extensions.with_commands(wanted_packages(wish, image), wish.commands)
     own = change.packages_of(installed[0]) if wish.replace and installed else {}
     if not is_accepted(wish, container, own):
         return DECLINED
@@ -212,7 +212,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
             return installation
     else:
         container = system.added(container, wish.apt, wish.allow_upgrade)
-        wanted = extensions.with_commands(wanted_packages(wish, environment.image), wish.properties)
+        wanted = extensions.with_commands(wanted_packages(wish, environment.image), wish.commands)
         environment.stages = extensions.append(environment.stages, wanted, name)
     change.report_projects(environment)
     extension = Extension(
@@ -251,7 +251,7 @@ def changed(
     if wish.replace:
         environment.set_own(replacing.allow(environment.own, replacing.parse(wish.replace)))
     environment.stages = extensions.append(
-        environment.stages[: environment.inherited], extensions.with_commands(environment.own, wish.properties), name
+        environment.stages[: environment.inherited], extensions.with_commands(environment.own, wish.commands), name
     )
     if wish.remove_apt and not environment.own and not environment.has_system:
         raise change.nothing_left(installation.module)
