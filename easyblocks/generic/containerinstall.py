@@ -294,8 +294,7 @@ class ContainerInstall(EasyBlock):
             # before anything in it is run or copied
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.build.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
-        if not self.cfg['keeppreviousinstall']:
-            self.reinstallation.check_renaming()
+        self.reinstallation.check_renaming()
         binds, optional_binds = self.spec.current_binds()
         variables = dict(self.spec.container_environment, **self.spec.image_environment)
         self.build.container = Container(Runtime(), self.build.image_file.path, self.builddir, variables,
@@ -438,15 +437,11 @@ class ContainerInstall(EasyBlock):
     @open_to_readers()
     def make_installdir(self, dontcreate: Optional[bool] = None) -> None:
         """Make the installation directory, or one beside it if there is an earlier installation."""
-        keeps = self.cfg['keeppreviousinstall']
         if not self.dry_run:
-            if keeps:
-                self.reinstallation.recover()
-            else:
-                self.reinstallation.begin()
+            self.reinstallation.begin()
             self.follow_installation()
         super().make_installdir(dontcreate)
-        self.reinstallation.is_first = not (self.reinstallation.is_replacing or self.dry_run or keeps)
+        self.reinstallation.is_first = not (self.reinstallation.is_replacing or self.dry_run)
 
     def remove_module_file(self) -> None:
         """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""

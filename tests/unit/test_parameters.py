@@ -286,6 +286,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         # easybuild D13
         ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
         ("skipsteps = ['test', 'build']", "'skipsteps': a container can't be installed without the step 'build'"),
+        ("keeppreviousinstall = True", "'keeppreviousinstall' can't be used: files of two images would be mixed"),
         ("multi_deps = {'Python': ['3.11', '3.12']}", "'multi_deps' can't be used: EasyBuild would install the"),
     ],
 )

@@ -61,6 +61,17 @@ NEEDED_STEPS = ('extract', 'configure', 'build', 'install')
 # Kind of parameters that take values of several types, which their check tells apart.
 OTHER = ''
 
+# Parameters of EasyBuild that make no sense for containers, and why.
+EXTENSIONS = "extensions would be built on the host, not in the container. List packages for the container in " \
+    "'requirements' (easyblock ContainerVenv)."
+UNUSABLE = {
+    'exts_list': EXTENSIONS,
+    'exts_defaultclass': EXTENSIONS,
+    'multi_deps': "EasyBuild would install the container once for each version. Write one version into 'dependencies'.",
+    'buildininstalldir': "temporary files would stay in the installation. To build elsewhere, use 'eb --buildpath'.",
+    'keeppreviousinstall': "files of two images would be mixed. What users have added is kept, or set aside, anyway.",
+}
+
 # Parameters of earlier versions, which EasyBuild would ignore with a warning, and what to write instead.
 FORMER = {
     'optional_binds': "write these binds into 'binds', with '?' before each.",
@@ -172,14 +183,9 @@ def check_easyconfig(cfg: EasyConfig) -> None:
     if 'components' in cfg:
         raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: write a "
                              "separate easyconfig for it, and add that to 'dependencies'.")
-    for param in ('exts_list', 'exts_defaultclass'):
-        if cfg.get_ref(param):
-            raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built on the host, not "
-                                 "in the container. List packages for the container in 'requirements' (easyblock "
-                                 "ContainerVenv).", param)
-    if cfg.get_ref('multi_deps'):
-        raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
-                             "once for each version. Write one version into 'dependencies'.")
+    for name, why in UNUSABLE.items():
+        if cfg.get_ref(name):
+            raise EasyBuildError("Easyconfig parameter '%s' can't be used: %s", name, why)
     for name, instead in FORMER.items():
         if name in written:
             raise EasyBuildError("Easyconfig parameter '%s' was removed: %s", name, instead)
@@ -200,9 +206,6 @@ def check_easyconfig(cfg: EasyConfig) -> None:
     if skipped:
         raise EasyBuildError("Easyconfig parameter 'skipsteps': a container can't be installed without the step '%s'.",
                              skipped[0])
-    if cfg['buildininstalldir']:
-        raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
-                             "the installation. To build elsewhere, use 'eb --buildpath'.")
 
 
 def sources_problem(sources: object) -> Optional[str]:
