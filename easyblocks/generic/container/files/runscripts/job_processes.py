@@ -161,8 +161,10 @@ def end_with_parent():
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_port(address):
-    """Return a port of this node on which nothing listens."""
-    with socket.socket() as one:
-        one.bind((address, 0))
-        return one.getsockname()[1]
+def free_ports(address, number):
+    """Return ports of this node on which nothing listens (list of int)."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind((address, 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -27,7 +27,7 @@ import time
 # Python doesn't look there if PYTHONSAFEPATH is set, and nothing is written there
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from job_processes import (OF_THIS_RANK, EndError, Service, children, exit_status, free_port,  # noqa: E402
+from job_processes import (OF_THIS_RANK, EndError, Service, children, exit_status, free_ports,  # noqa: E402
                            ignore_signals_for_the_program, keep, say)
 
 # The first release of Ray that has tokens. With an earlier one, whoever reaches its ports runs code in the job.
@@ -213,11 +213,11 @@ class FirstNode(Node):
             self.connections.remove(connection)
         # by which the others reach this node
         own = self.connections[0].getsockname()[0] if self.connections else socket.gethostbyname(self.host)
-        port = free_port(own)
+        port, client_port = free_ports(own, 2)
         options = ['--head', '--port=%d' % port, '--include-dashboard=false']
         if importlib.util.find_spec('grpc'):
-            # a server for Ray Client would have a port that another job may have; without grpc, Ray has none
-            options.append('--ray-client-server-port=0')
+            # then Ray starts a server for Ray Client, whose default port another job may have
+            options.append('--ray-client-server-port=%d' % client_port)
         self.start_ray(own, *options)
         self.address = os.environ['RAY_ADDRESS'] = '%s:%d' % (own, port)
         for connection in self.connections:

@@ -34,7 +34,7 @@ import urllib.parse
 # Python doesn't look there if PYTHONSAFEPATH is set, and nothing is written there
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from job_processes import (OF_THIS_RANK, TO_END, EndError, Service, exit_status, free_port,  # noqa: E402
+from job_processes import (OF_THIS_RANK, TO_END, EndError, Service, exit_status, free_ports,  # noqa: E402
                            ignore_signals_for_the_program, keep, say)
 
 HERE = '127.0.0.1'
@@ -224,7 +224,7 @@ class Server(Service):
         """Return the words of the server's command, its Address, and the path to ask."""
         url = urllib.parse.urlsplit(self.options.ready)
         path = url.path + ('?%s' % url.query if url.query else '')
-        places = {'{socket}': os.path.join(self.folder, 'server.sock'), '{port}': str(free_port(HERE))}
+        places = {'{socket}': os.path.join(self.folder, 'server.sock'), '{port}': str(free_ports(HERE, 1)[0])}
         words = []
         for word in self.options.server:
             for name, value in places.items():
