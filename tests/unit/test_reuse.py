@@ -51,6 +51,9 @@ def with_lines(*lines):
     [
         (STAGES, []),
         (with_lines("einops", "rich"), ["requirements"]),
+        # the same in another form, as the first change of an extension writes it
+        (with_lines("", "einops", "", "rich"), ["requirements"]),
+        ([{**STAGES[0], "requirements": ["einops"]}, HEAVY], []),
         ([*STAGES, {"name": "n", "requirements": "rich"}], ["n"]),
         ([{"name": "n", "requirements": "rich"}, *STAGES], ["n"]),
         (STAGES[::-1], None),

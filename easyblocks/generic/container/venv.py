@@ -28,7 +28,7 @@ from .runtime import SHOWN_LINES, Container, Option, escape_bind, escape_value, 
 from .imageprograms import FILES, ebsif_version, lines_after, read_program, sh_command
 from .scripts import NEEDED_ON_HOST, PACKED
 from .image.installed import InstalledImage
-from .requirements import Properties, package_name
+from .requirements import Properties, package_name, requirement_text
 from .stages import Stage
 from .sitevalues import RUNTIME_PREFIXES
 from .values import DIRECTORY, MOUNT_SQUASHFS, SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
@@ -245,8 +245,9 @@ class Reuse:
         self.pins = {normal_name(name): version for name, version in pins.items()}
         # versions of the packages of the earlier installation by normalized name
         self.packages = {name: version for name, version in self.record.venv_versions.items() if name != 'pip'}
+        self.before = [without_blank_lines(stage) for stage in self.record.stages]
         # stages that the earlier installation doesn't have, or not with these requirements
-        self.missing = [stage for stage in stages if stage.record not in self.record.stages]
+        self.missing = [stage for stage in stages if without_blank_lines(stage.record) not in self.before]
 
     def is_possible(self, image: str, venv_name: str, resolve: Resolve) -> bool:
         """
@@ -276,8 +277,8 @@ class Reuse:
         """
         if self.pins or not self.packages:
             return all(self.pins.get(name) == version for name, version in self.packages.items())
-        first, recorded = self.stages[0], self.record.stages
-        return (recorded == [first.record] and set(first.record) == {'name', 'requirements'}
+        first = self.stages[0]
+        return (self.before == [without_blank_lines(first.record)] and set(first.record) == {'name', 'requirements'}
                 and set(self.artifacts) == set(self.packages) and resolve(first) == self.artifacts)
 
     def has_same_stages(self) -> bool:
@@ -286,7 +287,7 @@ class Reuse:
 
         pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
         """
-        before = {stage['name']: stage for stage in self.record.stages}
+        before = {stage['name']: stage for stage in self.before}
         if [stage.name for stage in self.stages if stage.name in before] != list(before) or \
                 any(stage.allow_replace for stage in self.stages):
             return False
@@ -297,14 +298,21 @@ class Reuse:
         return True
 
 
+def without_blank_lines(properties: Properties) -> Properties:
+    """Return the properties of a stage, with its requirements as a list of lines."""
+    lines = requirement_text(properties.get('requirements')).splitlines()
+    return dict(properties, requirements=[line for line in lines if line.strip()])
+
+
 def added_lines(before: Optional[Properties], stage: Stage) -> Optional[List[str]]:
     """Return the lines that a stage has in addition to a recorded one, if any; None if anything else is different."""
     if before is None:
         return stage.requirement_list
-    if stage.record == before:
+    now = without_blank_lines(stage.record)
+    if now == before:
         return []
-    lines, asked = before.get('requirements', '').splitlines(), stage.requirements.splitlines()
-    is_plain = set(before) | set(stage.record) == {'name', 'requirements'}
+    lines, asked = before['requirements'], now['requirements']
+    is_plain = set(before) | set(now) == {'name', 'requirements'}
     if not is_plain or asked[:len(lines)] != lines or '--hash' in stage.requirements:
         return None
     return [line for line in stage.requirement_list if line not in lines]
