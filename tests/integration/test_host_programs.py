@@ -11,8 +11,10 @@ from support import CHECKOUT
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 NAMES = ("srun", "sbatch", "squeue", "scancel", "sinfo")
-# a glibc that is older than the host's, none, the same, and a newer one
-IMAGES = ("python-3.9", "busybox", "example", "python-3.13")
+# a glibc that is older than the host's, the same, and a newer one; in all images, and in those with Python
+NEWER = pytest.param("python-3.13", marks=pytest.mark.nightly)
+in_all_images = pytest.mark.parametrize("machine", ["python-3.9", "busybox", "example", NEWER], indirect=True)
+in_python_images = pytest.mark.parametrize("machine", ["python-3.9", "example", NEWER], indirect=True)
 INSTALL = "easyblock = 'ContainerInstall'\n"
 SUBMIT = "import subprocess; print(subprocess.run(['sbatch', '-W', *%r], input=%r).returncode)"
 
@@ -41,8 +43,6 @@ class Machine:
 
     def __init__(self, folder, image, cluster, tool="Lmod-Lua", init="image", more=()):
         self.site, self.cluster = example_site(folder, image, tool), cluster
-        self.has_kernel = init == "conda-injected"
-        self.has_python = init != "none"
         self.site.eb(easyconfig(self.site, slurm_of(cluster, more), init), **cluster.environment)
 
     def run(self, script, check=True, **environment):
@@ -68,9 +68,9 @@ class Machine:
         return output.read_text().splitlines()
 
 
-@pytest.fixture(scope="module", params=IMAGES)
+@pytest.fixture(scope="module")
 def machine(request, tmp_path_factory, cluster, small_image, base_image):
-    """A module of each image."""
+    """A module of an image."""
     variant = request.param
     image = base_image if variant == "example" else small_image(variant)
     return Machine(
@@ -84,6 +84,7 @@ def machine(request, tmp_path_factory, cluster, small_image, base_image):
     )
 
 
+@in_all_images
 def test_steps_and_their_status(machine):
     """K-03: in images with an older, the same, a newer and no glibc; exit status and signals are those of the step."""
     done = machine.inside("sh", "-c", "sinfo -h && squeue -h && srun -n 2 sh -c 'echo task $SLURM_PROCID'")
@@ -101,6 +102,7 @@ def test_steps_and_their_status(machine):
     assert path.endswith(":/host-programs/commands:/mine")
 
 
+@in_all_images
 def test_a_job_has_nothing_of_the_container(machine):
     """K-03: jobs that are submitted in the container are like others, start it again, and load its module."""
     names = "env | sed 's/=.*//'"
@@ -120,20 +122,18 @@ def test_a_job_has_nothing_of_the_container(machine):
     assert lines[-1].startswith("step in ")
 
 
+@in_python_images
 def test_python_and_workflows(machine):
     """K-03: sbatch and squeue of a Python in the container, which waits for its job."""
-    if not machine.has_python:
-        pytest.skip("the image has no Python")
     output = machine.site.work / "python.out"
     code = SUBMIT % ([f"--output={output}"], b"#!/bin/sh\necho from Python; exit 3\n")
     assert machine.inside("python3", "-c", code).stdout.splitlines()[-1] == "3"
     assert output.read_text() == "from Python\n"
 
 
+@pytest.mark.parametrize("machine", ["example"], indirect=True)
 def test_a_kernel_submits(machine, own_software, tmp_path):
     """K-03: a notebook's kernel, which is started without the module, submits jobs and sees them."""
-    if not machine.has_kernel:
-        pytest.skip("the image has no ipykernel")
     own = {"EBSIF_USER_SOFTWARE": own_software, "JUPYTER_DATA_DIR": tmp_path / "jupyter"}
     machine.site.run(
         ["ebsif", "kernel", "install", "Example/1.0", "--name", "mine"], MODULEPATH=machine.site.modules, **own
@@ -150,6 +150,7 @@ def test_a_kernel_submits(machine, own_software, tmp_path):
     assert output.read_text() == "from a kernel\n"
 
 
+@in_all_images
 def test_what_is_recorded(machine):
     """K-03: in the record, in the help of the module, and what `ebsif show` says."""
     root = machine.site.prefix / "eb/software/Example/1.0"
