@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, processes_with
 
 START = CONTAINER_FILES / "runscripts/start-server.py"
 
@@ -156,12 +156,7 @@ class Job:
     def ended(self):
         """Wait for the end; return the status and all that was said. Nothing stays."""
         said = self.process.communicate(timeout=60)[0]
-        alive = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if f"STAND_IN={self.folder}\0".encode() in path.read_bytes():
-                    alive.append((path.parent / "cmdline").read_bytes())
-        assert not alive
+        assert not processes_with(f"STAND_IN={self.folder}")
         assert not [path for path in Path("/tmp").glob("ebsif-server-12_x-*") if path == self.directory]
         return self.process.returncode, said
 

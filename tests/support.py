@@ -1,6 +1,7 @@
 """Shared code of the tests: a site with real programs in a temporary directory, and tiny wheels."""
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -233,6 +234,17 @@ def words_of_scripts():
                 code = re.sub(r"^\s*#.*", "", path.read_text(), flags=re.MULTILINE)
                 words |= set(re.findall(r"(?<![\w-])(?!ebsif_)[a-z][a-z0-9_]*\b", code))
     return sorted(words)
+
+
+def processes_with(setting):
+    """Return the command lines (list of bytes) of processes whose environment has a setting, NAME=VALUE."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        # it may have ended, or belong to others
+        with contextlib.suppress(OSError):
+            if f"{setting}\0".encode() in path.read_bytes():
+                found.append((path.parent / "cmdline").read_bytes())
+    return found
 
 
 def heed_signals():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, processes_with
 
 START = CONTAINER_FILES / "runscripts/start-ray.py"
 
@@ -118,12 +118,7 @@ class Nodes:
     def ended(self):
         """Wait for all nodes; return their statuses and all that they have said. Nothing of them stays."""
         said = [process.communicate(timeout=60)[0] for process in self.processes]
-        alive = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if f"STAND_IN={self.folder}\0".encode() in path.read_bytes():
-                    alive.append((path.parent / "cmdline").read_bytes())
-        assert not alive
+        assert not processes_with(f"STAND_IN={self.folder}")
         assert not self.directory.exists()
         return [process.returncode for process in self.processes], "".join(said)
 
