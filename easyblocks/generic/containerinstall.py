@@ -27,7 +27,10 @@ from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import only_shared_directories, plain_errors, set_search_paths, status_of
 from .container.framework import stopped_by_hangup, with_build_option, with_parameters
-from .container.host.programs import HostPrograms, Loader
+from .container.host.image import read_libraries
+from .container.host.libraries import FOLDER, HostLibraries
+from .container.host.loader import Loader
+from .container.host.programs import HostPrograms
 from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
@@ -64,6 +67,13 @@ from easybuild.tools.utilities import trace_msg
 
 # what the module adds to search paths, relative to the installation
 SEARCH_PATHS = {'PATH': ['bin'], 'JUPYTER_PATH': [JUPYTER]}
+
+
+def refuse_problems(name: str, problems: List[str]) -> None:
+    """Raise EasyBuildError for problems with what a parameter names of the host, all at once, if there are any."""
+    if problems:
+        raise EasyBuildError("Easyconfig parameter '%s': nothing was copied, because\n%s", name,
+                             '\n'.join('  - ' + problem for problem in problems))
 
 
 class ContainerInstall(EasyBlock):
@@ -310,7 +320,7 @@ class ContainerInstall(EasyBlock):
 
     def configure_step(self) -> None:
         """Start the image, and decide what depends on its contents: masks, host libraries."""
-        host = self.find_host_programs()
+        libraries, programs = self.find_host_libraries(), self.find_host_programs()
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
             if self.build.system:
@@ -332,23 +342,46 @@ class ContainerInstall(EasyBlock):
         if wrong:
             # like a failing test: eb --ignore-test-failure goes on
             self.report_test_failure(wrong)
+        if libraries:
+            self.add_host_libraries(libraries)
         if self.spec.entry_point:
             self.record.entry_point_environment = entry_point_environment(
                 self.build.container, self.spec.entry_point, self.tcl_in_lmod)
         self.record.library_binds = wanted_libraries(self.build.container, self.spec.library_binds)
         self.build.container.optional_binds += self.record.library_binds
-        if host:
-            check_account(self.build.container, existing_binds(host.files), *host.slurm_user())
-            self.record.host_programs = host.record()
+        if programs:
+            check_account(self.build.container, existing_binds(programs.files), *programs.slurm_user())
+            self.record.host_programs = programs.record()
+
+    def find_host_libraries(self) -> Optional[HostLibraries]:
+        """Find the libraries of the host for the image's programs, and what they need; refuse what this host lacks."""
+        if not self.spec.host_libraries:
+            return None
+        found = HostLibraries(**self.spec.host_libraries)
+        refuse_problems('host_libraries', found.problems)
+        for text in found.left_out:
+            self.log.info("Without a plugin of the host: %s", text)
+        return found
+
+    def add_host_libraries(self, libraries: HostLibraries) -> None:
+        """Let the container use libraries of the host that the image needs (K-01); refuse what can't work in it."""
+        container = self.build.container
+        image = read_libraries(container, libraries.needed_names())
+        decision = libraries.decide(image.libraries)
+        refuse_problems('host_libraries', decision.problems)
+        self.record.host_libraries = libraries.record(decision)
+        container.optional_binds += self.record.host_libraries.binds
+        if decision.bound:
+            container.variables['LD_LIBRARY_PATH'] = ':'.join([FOLDER] + image.search_path)
+        for name, why in sorted(decision.bound.items()):
+            trace_msg("library of the host: %s (%s)" % (libraries.libraries[name], why))
 
     def find_host_programs(self) -> Optional[HostPrograms]:
         """Find the programs of the host that work in the container, and what they need; refuse what can't work."""
         if not self.spec.host_programs:
             return None
         found = HostPrograms(Loader(), **self.spec.host_programs)
-        if found.problems:
-            raise EasyBuildError("Easyconfig parameter 'host_programs': nothing was copied, because\n%s",
-                                 '\n'.join('  - ' + problem for problem in found.problems))
+        refuse_problems('host_programs', found.problems)
         for text in found.left_out:
             self.log.info("Without a plugin of the host: %s", text)
         trace_msg("programs of the host: %s" % ', '.join(sorted(found.programs)))

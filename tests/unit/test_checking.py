@@ -72,6 +72,7 @@ MISTAKES = [
         12,
         "host_programs.programs.0: should be the name or the full path of a program",
     ),
+    ("host_libraries: {libraries: [x, a b]}", 12, "host_libraries.libraries.1: should be a name or a full path"),
     ("host_programs: {files: [/etc]}", 12, "host_programs.programs: is missing"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
     ("requirements: [a==1]", 12, "requirements need a venv: add 'venv: true', or remove the requirements"),

@@ -66,10 +66,7 @@ def help_sections(parts: ModuleParts, record: Record, module: str) -> List[str]:
                     % (name, ', '.join(sorted(parts.commands.names))))
     if record.wrappers:
         sections.append("These commands run in the container automatically: %s." % ', '.join(record.wrappers))
-    if record.host_programs.programs:
-        sections.append("Programs of the host that work in the container, too: %s.\nWhat they start runs on the "
-                        "host: put `with-module` before a program of the container there."
-                        % ', '.join(sorted(record.host_programs.programs)))
+    sections += host_sections(record)
     if parts.has_manual_conda:
         # in single quotes: the variable has its value in the container only
         sections.append("To activate its Conda environment in the container:\n\n"
@@ -102,6 +99,19 @@ def help_sections(parts: ModuleParts, record: Record, module: str) -> List[str]:
     sections += ["Warning: %s" % text for text in parts.warnings]
     if parts.support_level:
         sections.append("Support: %s" % parts.support_level)
+    return sections
+
+
+def host_sections(record: Record) -> List[str]:
+    """Return the sections of the help on libraries and programs of the host."""
+    sections = []
+    if record.host_libraries.libraries:
+        sections.append("Libraries of the host that programs in the container use: %s."
+                        % ', '.join(sorted(record.host_libraries.libraries)))
+    if record.host_programs.programs:
+        sections.append("Programs of the host that work in the container, too: %s.\nWhat they start runs on the "
+                        "host: put `with-module` before a program of the container there."
+                        % ', '.join(sorted(record.host_programs.programs)))
     return sections
 
 

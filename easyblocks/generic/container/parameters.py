@@ -20,7 +20,8 @@ from easybuild.tools.utilities import nub
 
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
-from .host.programs import KEYS, host_programs_problem
+from .host import libraries, programs
+from .host.loader import lists_problem
 from .image.source import ImageSource, source_name
 from .scripts import NEEDED_ON_HOST
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
@@ -290,11 +291,14 @@ def entry_point_problem(path: Optional[str]) -> Optional[str]:
     return " should be the full path of a program of the image (letters, digits and _ . + - only), found: %s" % path
 
 
-def host_programs_check(value: Any) -> Optional[str]:
+def host_libraries_problem(value: object) -> Optional[str]:
+    """Check the lists of libraries of the host, and of where they are."""
+    return lists_problem(value, libraries.CHECKS)
+
+
+def host_programs_problem(value: object) -> Optional[str]:
     """Check the lists of programs of the host, and of what they need."""
-    if not isinstance(value, dict) or not all(is_of_kind(items, TEXTS) for items in value.values()):
-        return " should be a dictionary of lists of strings (%s), found: %s" % (', '.join(KEYS), value)
-    return host_programs_problem(value)
+    return lists_problem(value, programs.CHECKS)
 
 
 def image_root_problem(text: Optional[str]) -> Optional[str]:
@@ -401,6 +405,12 @@ def gpu_mpi_library_problem(library: Optional[str], compared: Compared) -> Optio
     return None
 
 
+def host_libraries_clash(value: object, compared: Compared) -> Optional[str]:
+    """Check that the easyconfig doesn't set the library path, which begins with these libraries."""
+    return " comes first in LD_LIBRARY_PATH, and 'container_env' has a value for that: add its directories to " \
+        "'search_path', and leave it out" if value and 'LD_LIBRARY_PATH' in compared.container_env else None
+
+
 def image_problem(image: str, compared: Compared) -> Optional[str]:
     """Check that a module that uses a central image knows where it is."""
     return " is '%s', so 'image_dirs' must say where the image is" % IMAGE_CENTRAL \
@@ -481,10 +491,15 @@ CONTAINER_PARAMETERS = {
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
+    'host_libraries': Parameter(
+        {}, "Libraries of the host that the image's programs use, with what they need: {'libraries': [names, paths or "
+        "patterns, perhaps followed by 'as NAME' or 'replace'], 'plugins': [directories or patterns of what they open "
+        "by path], 'search_path': [directories of the host]}; '?' before an item allows that the host lacks it", OTHER,
+        check=host_libraries_problem, compare=host_libraries_clash),
     'host_programs': Parameter(
         {}, "Programs of the host that work in the container: {'programs': [names or full paths], 'plugins': "
         "[directories or patterns of what they open by path], 'files': [binds of what else they read]}; '?' before an "
-        "item allows that the host lacks it", OTHER, check=host_programs_check),
+        "item allows that the host lacks it", OTHER, check=host_programs_problem),
     'image': Parameter(
         IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to the "
         "image of another module", choices=IMAGE_KINDS, compare=image_problem),

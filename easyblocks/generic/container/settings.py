@@ -23,6 +23,7 @@ whether they set them before or after loading the module.
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
 | start_apart | such a variable for containers with a user namespace of their own, unless the caller has a value |
 | start_drop | the name of a variable of the caller that is never right in a container |
+| start_libraries | a directory at the beginning of LD_LIBRARY_PATH in each container |
 | start_path | a directory at the end of PATH in each container |
 | start_unset | the name of a variable that no process in the container has |
 | cache_reads | (before the other keys on caches) the names of the caller's variables that decide on these |
@@ -57,6 +58,7 @@ from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Opt
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
+from .host.libraries import FOLDER
 from .host.programs import INSTALLED_WRAPPERS, WRAPPERS
 from .masks import MASKS
 from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
@@ -93,6 +95,8 @@ def container_lines(parts: ModuleParts, record: Record, module: str) -> Iterator
     """Yield the lines on the container; `module` is name and version as in `module load`."""
     for line in start_lines(parts.environment, record.image_constraints):
         yield line
+    if record.host_libraries.libraries:
+        yield 'start_libraries', FOLDER
     if parts.has_host_programs:
         yield 'start_path', WRAPPERS
     for line in cache_lines(parts.caches, parts.scheduler):

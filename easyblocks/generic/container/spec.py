@@ -98,6 +98,7 @@ class ContainerSpec:
     gpu_mpi_library: Optional[str]
     gpu_option: bool
     gpu_visibility: Optional[str]
+    host_libraries: Dict[str, List[str]]
     host_programs: Dict[str, List[str]]
     image: str
     image_dirs: List[str]

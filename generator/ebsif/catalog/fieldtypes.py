@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Optional
 
-from easybuild.easyblocks.generic.container.host.programs import FILES, PLUGINS, PROGRAMS, item_problem
+from easybuild.easyblocks.generic.container.host import libraries, programs
+from easybuild.easyblocks.generic.container.host.loader import item_problem, path_problem
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.sitevalues import place_problem, template_problem
 from easybuild.easyblocks.generic.container.values import (
@@ -207,9 +208,10 @@ FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]
 Bind = Annotated[SingleLine, refused(partial(bind_problem, templates=False))]
-HostProgram = Annotated[SingleLine, refused(partial(item_problem, PROGRAMS))]
-HostPlugins = Annotated[SingleLine, refused(partial(item_problem, PLUGINS))]
-HostFile = Annotated[SingleLine, refused(partial(item_problem, FILES))]
+HostProgram = Annotated[SingleLine, refused(partial(item_problem, programs.CHECKS[programs.PROGRAMS]))]
+HostPath = Annotated[SingleLine, refused(partial(item_problem, path_problem))]
+HostLibrary = Annotated[SingleLine, refused(partial(item_problem, libraries.CHECKS[libraries.LIBRARIES]))]
+HostFile = Annotated[SingleLine, refused(partial(item_problem, programs.CHECKS[programs.FILES]))]
 CacheDirectory = Annotated[str, refused(template_problem)]
 CachePlace = Annotated[str, refused(place_problem)]
 Comment = Annotated[str, AfterValidator(is_comment)]

@@ -36,7 +36,7 @@ from ebsif.catalog.fieldtypes import (
     Text,
     VersionPart,
 )
-from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostPrograms, Images
+from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostLibrariesSettings, HostProgramsSettings, Images
 from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import invalid
 from ebsif.catalog.yamlfile import Model
@@ -152,7 +152,10 @@ class ContainerFields(Model):
     )
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to the site's")
-    host_programs: Union[HostPrograms, Literal["site"], None] = Field(
+    host_libraries: Union[HostLibrariesSettings, Literal["site"], None] = Field(
+        "site", description="libraries of the host that the image's programs use, overriding the site; null for none"
+    )
+    host_programs: Union[HostProgramsSettings, Literal["site"], None] = Field(
         "site", description="programs of the host in the container, overriding the site; null for none"
     )
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")

@@ -24,7 +24,8 @@ from ebsif.catalog.fieldtypes import (
     FilePath,
     FullPath,
     HostFile,
-    HostPlugins,
+    HostLibrary,
+    HostPath,
     HostProgram,
     OneOf,
     RepositoryName,
@@ -113,13 +114,29 @@ class Binds(Model):
     )
 
 
-class HostPrograms(Model):
+class HostLibrariesSettings(Model):
+    """Libraries of the host for the image's programs; '?' before an item allows that a machine lacks it."""
+
+    libraries: list[HostLibrary] = Field(
+        min_length=1,
+        description="names, paths or patterns, perhaps followed by 'as NAME' (as the image's programs know it) or "
+        "'replace' (although the image's library has more)",
+    )
+    plugins: list[HostPath] = Field(
+        [], description="directories, or patterns of files, of what the libraries open by path: /usr/lib64/libfabric"
+    )
+    search_path: list[HostPath] = Field(
+        [], description="directories that come first where the host looks for libraries"
+    )
+
+
+class HostProgramsSettings(Model):
     """Programs of the host that work in the container; '?' before an item allows that a machine lacks it."""
 
     programs: list[HostProgram] = Field(
         min_length=1, description="names or full paths: srun, sbatch, squeue, scancel, sinfo ..."
     )
-    plugins: list[HostPlugins] = Field(
+    plugins: list[HostPath] = Field(
         [], description="directories, or patterns of files, of what the programs open by path: /usr/lib64/slurm"
     )
     files: list[HostFile] = Field(
@@ -257,7 +274,10 @@ class Site(Model):
         "module, or an own copy",
     )
     binds: Binds = Field(**TABLE)
-    host_programs: Optional[HostPrograms] = Field(
+    host_libraries: Optional[HostLibrariesSettings] = Field(
+        None, description="libraries of the host that programs of images use, with what they need"
+    )
+    host_programs: Optional[HostProgramsSettings] = Field(
         None, description="programs of the host that work in the container: srun, sbatch and others"
     )
     caches: Caches = Field(**TABLE)

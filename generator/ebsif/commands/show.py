@@ -182,6 +182,8 @@ def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterato
     packages = lockfile.versions_in(record.venv_packages)
     if record.system_layer.requested:
         yield "system packages", record.system_layer.summary
+    if record.host_libraries.libraries:
+        yield "of the host", ", ".join(sorted(record.host_libraries.libraries))
     if record.host_programs.programs:
         yield "of the host", f"{', '.join(sorted(record.host_programs.programs))} (they start programs there)"
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"

@@ -94,7 +94,8 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {
             **binds_of(container),
             "library_binds": container.all_binds.libraries,
-            "host_programs": host_programs(container),
+            "host_libraries": of_host(container.host_libraries, container.site.host_libraries),
+            "host_programs": of_host(container.host_programs, container.site.host_programs),
             "masked_paths": container.masked_paths,
         },
         of_module(container),
@@ -265,9 +266,9 @@ def binds_of(container: Container) -> dict[str, Any]:
     return {"binds": bind_lines(own), "bind_file": site.file, "bind_file_default": bind_lines(site)}
 
 
-def host_programs(container: Container) -> dict[str, list[str]]:
-    """Return the programs of the host in the container, and what they need; a record may have others, or none."""
-    value = container.site.host_programs if container.host_programs == "site" else container.host_programs
+def of_host(own: Any, site: Any) -> dict[str, list[str]]:
+    """Return what a container has of the host: what the site names, unless the record says otherwise."""
+    value = site if own == "site" else own
     return {key: items for key, items in value.model_dump().items() if items} if value else {}
 
 

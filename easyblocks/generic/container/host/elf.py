@@ -5,24 +5,32 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Read what the loader reads of a program or library: the libraries that it needs, and where to look for them.
+Read what the loader reads of a program or library: the libraries that it needs, where to look for them, and which
+versions and symbols of them it needs and has itself.
 
 Only 64-bit files with the least significant byte first, as on x86-64 and AArch64. Programs are read by their program
 headers, which stripped files have, too. Doesn't import EasyBuild, so that commands can use it too.
 """
 import mmap
 import struct
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 # elf(5): kinds of segments, and entries of the dynamic section
 LOAD, DYNAMIC, INTERPRETER, NOTE = 1, 2, 3, 4
-NEEDED, STRTAB, SONAME, RPATH, RUNPATH = 1, 5, 14, 15, 29
+NEEDED, HASH, STRTAB, SYMTAB, SONAME, RPATH, RUNPATH = 1, 4, 5, 6, 14, 15, 29
+GNU_HASH, VERDEF, VERDEFNUM, VERNEED, VERNEEDNUM = 0x6ffffef5, 0x6ffffffc, 0x6ffffffd, 0x6ffffffe, 0x6fffffff
 BUILD_ID = 3
+# flags of versions: the name of the file itself, a version that may be missing; bindings of symbols
+BASE_VERSION, WEAK_VERSION = 1, 2
+GLOBAL, WEAK, UNIQUE = 1, 2, 10
 
 HEADER = struct.Struct('<16sHHIQQQIHHH')
 SEGMENT = struct.Struct('<IIQQQQQQ')
 ENTRY = struct.Struct('<QQ')
 NOTE_HEADER = struct.Struct('<III')
+NEEDED_FILE, NEEDED_VERSION = struct.Struct('<HHIII'), struct.Struct('<IHHII')
+DEFINED_VERSION, TWO_NUMBERS, FOUR_NUMBERS = struct.Struct('<HHHHIII'), struct.Struct('<II'), struct.Struct('<IIII')
+SYMBOL = struct.Struct('<IBBHQQ')
 # files of glibc before 2.32 may have a part in an old format in front of this
 CACHE_MAGIC = b'glibc-ld.so.cache1.1'
 CACHE_ENTRY = struct.Struct('<iIIIQ')
@@ -33,6 +41,10 @@ ARCHITECTURE = 0x0f00
 
 class NotElfError(ValueError):
     """A file is no dynamic program or library of this kind."""
+
+
+# What reading a damaged file raises.
+DAMAGE = (ValueError, LookupError, struct.error)
 
 
 class Elf:
@@ -52,11 +64,12 @@ class Elf:
         entries = list(self.dynamic_entries())
         if not entries:
             raise NotElfError("linked statically")
-        strings = self.place(dict(entries)[STRTAB])
+        self.tags = dict(entries)
+        self.strings = self.place(self.tags[STRTAB])
         texts: Dict[int, List[str]] = {NEEDED: [], SONAME: [], RPATH: [], RUNPATH: []}
         for tag, value in entries:
             if tag in texts:
-                texts[tag].append(self.text(strings + value))
+                texts[tag].append(self.text(self.strings + value))
         self.needed = texts[NEEDED]
         self.soname = texts[SONAME][0] if texts[SONAME] else None
         self.rpath, self.runpath = (
@@ -71,7 +84,7 @@ class Elf:
         with open(path, 'rb') as file:
             try:
                 return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            except (ValueError, LookupError, struct.error) as err:
+            except DAMAGE as err:
                 raise NotElfError("%s: %s" % (path, err))
 
     def dynamic_entries(self) -> Iterator[Tuple[int, int]]:
@@ -97,6 +110,61 @@ class Elf:
             raise NotElfError("damaged: a text has no end")
         return bytes(self.data[start:end]).decode('utf-8', 'surrogateescape')
 
+    def required(self) -> Dict[str, Set[str]]:
+        """Return the versions that the file needs of each library; without those that may be missing."""
+        found: Dict[str, Set[str]] = {}
+        place = self.place(self.tags[VERNEED]) if VERNEED in self.tags else 0
+        while place:
+            _, _, name, first, after = NEEDED_FILE.unpack_from(self.data, place)
+            version_place = place + first
+            while version_place:
+                _, flags, _, version, next_version = NEEDED_VERSION.unpack_from(self.data, version_place)
+                if not flags & WEAK_VERSION:
+                    found.setdefault(self.text(self.strings + name), set()).add(self.text(self.strings + version))
+                version_place = version_place + next_version if next_version else 0
+            place = place + after if after else 0
+        return found
+
+    def offered(self) -> Set[str]:
+        """Return the versions that the library has, without its own name."""
+        found = set()
+        place = self.place(self.tags[VERDEF]) if VERDEF in self.tags else 0
+        while place:
+            _, flags, _, _, _, first, after = DEFINED_VERSION.unpack_from(self.data, place)
+            if not flags & BASE_VERSION:
+                found.add(self.text(self.strings + TWO_NUMBERS.unpack_from(self.data, place + first)[0]))
+            place = place + after if after else 0
+        return found
+
+    def symbols(self) -> Tuple[Set[str], Set[str]]:
+        """Return the names that the file has for others, and those that it needs of others."""
+        own, others = set(), set()
+        start = self.place(self.tags[SYMTAB])
+        for index in range(1, self.number_of_symbols()):
+            name, kind, _, section, _, _ = SYMBOL.unpack_from(self.data, start + index * SYMBOL.size)
+            if name and section and kind >> 4 in (GLOBAL, WEAK, UNIQUE):
+                own.add(self.text(self.strings + name))
+            elif name and not section and kind >> 4 == GLOBAL:
+                others.add(self.text(self.strings + name))
+        return own, others
+
+    def number_of_symbols(self) -> int:
+        """Return how many symbols there are, which only the tables for finding them say."""
+        if HASH in self.tags:
+            return int(TWO_NUMBERS.unpack_from(self.data, self.place(self.tags[HASH]))[1])
+        if GNU_HASH not in self.tags:
+            return 0
+        table = self.place(self.tags[GNU_HASH])
+        buckets, first, bloom, _ = FOUR_NUMBERS.unpack_from(self.data, table)
+        place = table + FOUR_NUMBERS.size + 8 * bloom
+        last = max(struct.unpack_from('<%dI' % buckets, self.data, place), default=0)
+        if last < first:
+            return int(first)
+        # the last one of a chain is odd
+        while not struct.unpack_from('<I', self.data, place + 4 * (buckets + last - first))[0] & 1:
+            last += 1
+        return int(last) + 1
+
     def build_id(self) -> str:
         """Return what is new with each build of the file, '' if it has no build ID."""
         for kind, start, _, length in self.segments:
@@ -117,15 +185,22 @@ def padded(size: int) -> int:
 
 
 def cached_libraries(path: str = '/etc/ld.so.cache') -> Dict[str, List[str]]:
+    """Return the paths of libraries by name from the cache of the loader of this machine; none if it can't be read."""
+    try:
+        with open(path, 'rb') as file:
+            return libraries_in(file.read())
+    except OSError:
+        return {}
+
+
+def libraries_in(data: bytes) -> Dict[str, List[str]]:
     """
-    Return the paths of libraries by name from the cache of the loader, in its order; none if it can't be read.
+    Return the paths of libraries by name in a cache of the loader, in its order; none if it isn't one.
 
     Variants for newer processors (glibc-hwcaps) are left out.
     """
     found: Dict[str, List[str]] = {}
     try:
-        with open(path, 'rb') as file:
-            data = file.read()
         start = data.find(CACHE_MAGIC)
         if start < 0:
             return {}
@@ -137,6 +212,6 @@ def cached_libraries(path: str = '/etc/ld.so.cache') -> Dict[str, List[str]]:
                 key, value = (data[start + one:data.index(b'\0', start + one)].decode('utf-8', 'surrogateescape')
                               for one in (name, library))
                 found.setdefault(key, []).append(value)
-    except (OSError, ValueError, struct.error):
+    except (ValueError, struct.error):
         return {}
     return found

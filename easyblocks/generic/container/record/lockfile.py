@@ -145,6 +145,17 @@ class HostProgramsRecord(Fields):
     left_out: List[str] = []  # plugins that lack something on the host, too
 
 
+class HostLibrariesRecord(Fields):
+    """What a record says about libraries of the host in the container (host/libraries.py)."""
+
+    libraries: Dict[str, str] = {}  # their paths by name
+    why: Dict[str, str] = {}  # each is bound, by name
+    served: Dict[str, str] = {}  # paths of libraries of the image that are used, by name
+    binds: List[str] = []
+    builds: Dict[str, str] = {}  # the build ID, else the size, by path
+    left_out: List[str] = []  # plugins that lack something on the host, too
+
+
 R = TypeVar('R', bound='Record')
 
 
@@ -165,6 +176,7 @@ class Record(Fields):
     system_layer: LayerRecord = LayerRecord()
     masks: Dict[str, Any] = {}
     library_binds: List[str] = []
+    host_libraries: HostLibrariesRecord = HostLibrariesRecord()
     host_programs: HostProgramsRecord = HostProgramsRecord()
     optional_binds: List[str] = []  # existing sources only
     entry_point_environment: Dict[str, str] = {}
@@ -221,7 +233,7 @@ class Record(Fields):
     @property
     def binds_of_host(self) -> List[str]:
         """The binds that depend on what the host has; at load, each may be missing."""
-        return self.library_binds + self.host_programs.binds
+        return self.library_binds + self.host_libraries.binds + self.host_programs.binds
 
     @property
     def module_name(self) -> Optional[str]:

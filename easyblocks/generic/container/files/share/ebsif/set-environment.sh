@@ -41,6 +41,7 @@ ebsif_read_settings() {
                     *) ebsif_suggest "${ebsif_line#* }" ;;
                 esac
                 ;;
+            "start_libraries "*) export "LD_LIBRARY_PATH=${ebsif_line#* }${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" ;;
             "start_path "*) export "PATH=$PATH:${ebsif_line#* }" ;;
             # the image may have a value of its own
             "start_drop "*) test -v "${ebsif_line#* }" || ebsif_unset "${ebsif_line#* }" ;;

@@ -1,0 +1,112 @@
+"""K-01: libraries of the host for programs of images, with real MPI."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from parts import example_site
+
+SYSTEM = "/lib/x86_64-linux-gnu"
+TEXT = "easyblock = {!r}\nsources = ['example.sif']\nconda_env = 'pytorch'\ninit = {!r}\nhost_libraries = {!r}\n"
+# Prints the rank, and the library that MPI is, with the constants of MPICH.
+RANK = """
+import ctypes
+import signal
+mpi = ctypes.CDLL("libmpi.so.12")
+mpi.MPI_Init(None, None)
+world, integer, ignored, size = 0x44000000, 0x4C000405, ctypes.c_void_p(1), 10**6
+rank = ctypes.c_int()
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+other = 1 - rank.value
+sent, got = (ctypes.c_int * size)(*[rank.value] * size), (ctypes.c_int * size)()
+mpi.MPI_Sendrecv(sent, size, integer, other, 0, got, size, integer, other, 0, world, ignored)
+(path,) = {line.split()[-1] for line in open("/proc/self/maps") if "/libmpi" in line}
+print(f"rank {rank.value} has {got[size - 1]} with {path}", flush=True)
+# MPICH 4.0 with UCX may wait there for ever on a busy machine
+signal.alarm(5)
+mpi.MPI_Finalize()
+"""
+
+
+def easyconfig(site, value, init="conda-injected", easyblock="ContainerInstall"):
+    """Write an easyconfig with libraries of the host."""
+    return site.easyconfig(TEXT.format(easyblock, init, value))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory, base_image):
+    """A module with MPICH of this machine, as the image's programs know it."""
+    site = example_site(tmp_path_factory.mktemp("mpich"), base_image)
+    site.eb(easyconfig(site, {"libraries": ["libmpich.so.12 as libmpi.so.12", "?libnone.so.1"]}))
+    return site
+
+
+needs_mpich = pytest.mark.skipif(not shutil.which("mpiexec.mpich"), reason="no MPICH here")
+
+
+@needs_mpich
+@pytest.mark.parametrize("launcher", ["mpiexec.mpich -n 2", "srun --mpi=pmi2 -n 2"])
+def test_two_ranks_with_the_mpi_of_the_host(machine, cluster, launcher):
+    """K-01, K-05: what the library needs comes along; the rank says which library it has."""
+    (machine.work / "rank.py").write_text(RANK)
+    script = f"module load Example/1.0 && timeout -s KILL 100 {launcher} singularity exec $SIF python3 rank.py"
+    done = machine.bash(script, check=False, **cluster.environment)
+    path = "/host-libraries/libmpi.so.12"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
+    assert sorted(lines) == [f"rank 0 has 1 with {path}", f"rank 1 has 0 with {path}"], done
+
+
+@needs_mpich
+def test_what_the_module_has(machine):
+    """K-01: record, help and `ebsif show` list what is bound and why; the image's own libraries and glibc stay."""
+    root = machine.prefix / "eb/software/Example/1.0"
+    record = json.loads((root / "share/ebsif/lock.json").read_text())["host_libraries"]
+    assert record["libraries"]["libmpi.so.12"] == f"{SYSTEM}/libmpich.so.12"
+    assert record["why"]["libucp.so.0"] == "the image lacks it"
+    assert not [name for name in record["libraries"] if name.startswith(("libc.", "libm.", "ld-"))]
+    assert set(record["served"]) & {"libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libudev.so.1"}
+    settings = (root / "share/ebsif/module.conf").read_text()
+    assert "\nstart_libraries /host-libraries\n" in settings
+    assert f"\nbind ?{SYSTEM}/libmpich.so.12:/host-libraries/libmpi.so.12:ro\n" in settings
+    shown = machine.run(["ebsif", "show", "Example/1.0"], MODULEPATH=machine.modules).stdout
+    assert "libmpi.so.12" in shown
+    done = machine.bash("module help Example/1.0 2>&1; module load Example/1.0; singularity exec $SIF sh -c 'env; id'")
+    assert "Libraries of the host that programs in the container use: " in done.stdout
+    assert "\nLD_LIBRARY_PATH=/host-libraries:" in done.stdout
+    # written again from the record
+    machine.eb(machine.prefix / "Example-1.0.eb", "--module-only", "--force")
+    assert (root / "share/ebsif/module.conf").read_text() == settings
+
+
+@needs_mpich
+@pytest.mark.parametrize(
+    ("variant", "init", "expected"),
+    [
+        ("python-3.9", "image", "and the image has up to GLIBC_2.30: use a newer image"),
+        ("busybox", "none", "the image has no glibc, which libraries of the host need"),
+    ],
+)
+def test_what_can_not_work_in_an_image(tmp_path, small_image, variant, init, expected):
+    """K-01: a newer glibc is needed than the image has, or it has none: said before anything is copied."""
+    site = example_site(tmp_path, small_image(variant))
+    done = site.eb(easyconfig(site, {"libraries": ["libmpich.so.12"]}, init), check=False)
+    text = " ".join(done.stdout.split())
+    assert "'host_libraries': nothing was copied, because" in text
+    assert expected in text
+    assert not (site.prefix / "eb/software/Example/1.0").exists()
+
+
+def test_a_library_with_less_than_the_image(tmp_path, base_image):
+    """K-01: an older libexpat would break the image's Python; nothing of this host is missed silently, either."""
+    site = example_site(tmp_path, base_image)
+    code = tmp_path / "code.c"
+    code.write_text("int own(void) {return 1;}\n")
+    library = tmp_path / "libexpat.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libexpat.so.1", "-o", library, code], check=True)
+    value = {"libraries": [str(library), "libnone.so.1"]}
+    text = " ".join(site.eb(easyconfig(site, value), check=False).stdout.split())
+    assert "libnone.so.1 is not on this machine" in text
+    value = {"libraries": [str(library)]}
+    text = " ".join(site.eb(easyconfig(site, value), check=False).stdout.split())
+    assert f"{library} would replace /lib/x86_64-linux-gnu/libexpat.so.1 of the image, which has more" in text
