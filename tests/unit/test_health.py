@@ -59,6 +59,25 @@ def problems(check, one):
 
 
 @pytest.mark.parametrize(
+    ("image", "user", "expected"),
+    [
+        (
+            ["ray==2.51.2"],
+            [],
+            ["Ray 2.51.2 has no tokens (2.52 has), so `ebsif job` starts it only on nodes that the job"],
+        ),
+        (["ray==2.51.2", "vllm==0.9.1"], ["ray==2.60.0"], ["vLLM before 0.10.2 has no socket file, and asks for its"]),
+        (["vllm==0.25.0+lumi"], [], []),
+    ],
+)
+def test_servers_that_others_could_use(subject, image, user, expected):
+    """Y-02: doctor says which packages are too old to be closed in jobs."""
+    found = problems(running.servers, subject(image, user))
+    assert [level for level, _ in found] == [NOTE] * len(expected)
+    assert all(text.startswith(begin) for (_, text), begin in zip(found, expected))
+
+
+@pytest.mark.parametrize(
     ("image", "facts", "driver", "level"),
     [
         (["torch==2.7.1+rocm6.2.4"], {}, ["6.1", "7.0"], None),

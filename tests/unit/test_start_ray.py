@@ -81,7 +81,7 @@ class Nodes:
     def start(self, rank, *arguments, **environment):
         """Start a node; return its Popen."""
         process = subprocess.Popen(
-            [sys.executable, self.script, "--cpus=3", "--gpus=2", *arguments],
+            [sys.executable, self.script, "--cpus=3", "--gpus=2", "--tokens-since=2.52", *arguments],
             cwd=self.folder,
             env={
                 "PATH": os.environ["PATH"],

@@ -26,8 +26,8 @@ from easybuild.easyblocks.generic.container.values import (
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.jobs.launchers import LAUNCHERS, Launcher, Native, Ray, Share, WithServer
-from ebsif.jobs.servers import server_of
 from ebsif.report import output
+from ebsif.servers import server_of
 from ebsif.templating import environment, quote
 
 # Programs that start ranks or containers, which the script does already.

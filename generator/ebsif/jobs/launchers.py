@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ebsif.errors import EbsifError
-from ebsif.jobs.servers import Server
+from ebsif.servers import RAY_WITH_TOKENS, Server
 
 # Options of accelerate that choose how it distributes a program.
 ACCELERATE_KINDS = (
@@ -164,7 +164,8 @@ class Ray(Launcher):
     def options(self, words: list[str], share: Share) -> list[str]:
         """Return its own options: Ray would count CPUs and GPUs of the whole node."""
         count = [f"--cpus={share.cpus_per_task * share.tasks}", f"--gpus={share.gpus}"]
-        return [*count, *(["--without-tokens"] if share.without_tokens else []), "--"]
+        tokens = [f"--tokens-since={RAY_WITH_TOKENS}", *(["--without-tokens"] if share.without_tokens else [])]
+        return [*count, *tokens, "--"]
 
 
 class WithServer(Launcher):

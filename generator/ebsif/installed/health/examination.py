@@ -26,6 +26,7 @@ IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (
         running.imports,
         running.replaced,
+        running.servers,
         hardware.driver,
         hardware.provider,
         hardware.plugin,

@@ -15,6 +15,7 @@ from ebsif.installed.health.subject import Subject
 from ebsif.processes import NoAnswerError
 from ebsif.remedies import completed
 from ebsif.report.findings import Finding
+from ebsif.servers import open_packages
 
 
 def load(one: Subject) -> Iterator[Finding]:
@@ -112,6 +113,15 @@ def replaced(one: Subject) -> Iterator[Finding]:
     for found in Packages.from_listing(one.python["listing"]).replaced_in(image):
         finding = one.warning if found["breaks"] else one.note
         yield finding(replacement(**found))
+
+
+def servers(one: Subject) -> Iterator[Finding]:
+    """Could others use what `ebsif job` starts with packages of the module? (Y-02)"""
+    for reason in open_packages({**one.image_packages, **one.user_packages}):
+        yield one.note(
+            f"{reason}, so `ebsif job` starts it only on nodes that the job doesn't share, or with --insecure. Add a "
+            "newer one with `ebsif extend`"
+        )
 
 
 def last_line(text: str) -> str:

@@ -1,7 +1,8 @@
 """
 Start Ray on the nodes of a job, and run a program with it; `ebsif job --launcher ray` writes scripts that do so.
 
-Usage: conda-python-distributed start-ray.py --cpus N --gpus N [--without-tokens] -- ARGUMENT OF python...
+Usage: conda-python-distributed start-ray.py --cpus N --gpus N --tokens-since VERSION [--without-tokens]
+           -- ARGUMENT OF python...
 
 Started once on each node. All have RAY_AUTH_TOKEN, the secret of this job. The first node listens at MASTER_ADDR and
 MASTER_PORT; the others connect, and both sides prove that they know the secret. Then the first one starts Ray's head,
@@ -29,9 +30,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from job_processes import (OF_THIS_RANK, EndError, Service, children, exit_status, free_ports,  # noqa: E402
                            ignore_signals_for_the_program, keep, say)
-
-# The first release of Ray that has tokens. With an earlier one, whoever reaches its ports runs code in the job.
-TOKENS = (2, 52)
 
 # Seconds that the nodes have until all have started Ray, and for what should only take a moment.
 START_LIMIT, MOMENT = 600, 20
@@ -140,7 +138,7 @@ class Node(Service):
             # Ray refuses the other name
             os.environ.setdefault('HIP_VISIBLE_DEVICES', os.environ['ROCR_VISIBLE_DEVICES'])
             del os.environ['ROCR_VISIBLE_DEVICES']
-        if has_tokens():
+        if has_tokens(self.options.tokens_since):
             path = os.path.join(self.folder, 'token-%d' % self.rank)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), 'wb') as file:
                 file.write(self.secret)
@@ -336,9 +334,10 @@ def version():
         return '0' if importlib.util.find_spec('ray') else ''
 
 
-def has_tokens():
-    """Return whether this Ray lets in only who has a token."""
-    return tuple(int(number) for number in (version() + '.0').split('.')[:2]) >= TOKENS
+def has_tokens(since):
+    """Return whether this Ray lets in only who has a token, which Ray can do since a version (a string)."""
+    found, needed = [[int(number) for number in (one + '.0').split('.')[:2]] for one in (version(), since)]
+    return found >= needed
 
 
 def check(options, secret):
@@ -348,10 +347,10 @@ def check(options, secret):
     if not version():
         raise EndError(1, "this container has no Ray. To add it: ebsif extend %s --name ray --add ray"
                        % os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/'))
-    if not has_tokens() and not options.without_tokens:
-        raise EndError(1, 'Ray %s has no tokens (%d.%d has), so others who reach its ports could run code in this job. '
+    if not has_tokens(options.tokens_since) and not options.without_tokens:
+        raise EndError(1, 'Ray %s has no tokens (%s has), so others who reach its ports could run code in this job. '
                        'Add a newer Ray with ebsif extend, or take whole nodes (--scheduler=--exclusive with Slurm); '
-                       'ebsif job --insecure starts it anyway' % (version(), *TOKENS))
+                       'ebsif job --insecure starts it anyway' % (version(), options.tokens_since))
 
 
 def make_directory(secret):
@@ -385,6 +384,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--cpus', type=int, required=True)
     parser.add_argument('--gpus', type=int, required=True)
+    parser.add_argument('--tokens-since', required=True)
     parser.add_argument('--without-tokens', action='store_true')
     parser.add_argument('arguments', nargs='+')
     options = parser.parse_args()

@@ -14,6 +14,10 @@ from ebsif.errors import EbsifError
 SOCKET, PORT = "{socket}", "{port}"
 
 
+# The first release of Ray that has tokens. With an earlier one, whoever reaches its ports runs code in the job.
+RAY_WITH_TOKENS = "2.52"
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of server; its program is the first word of its command, or the module that python runs."""
@@ -90,10 +94,22 @@ def server_of(text: str, ready: str = "", versions: Mapping[str, str] = {}) -> S
             f"where {words[0]} listens is not known: write {SOCKET} (or {PORT}) in its command where the path of its "
             "socket (or its port on 127.0.0.1) belongs, or --ready http://HOST:PORT/PATH"
         )
-    version = versions.get(kind.package, "")
-    if version and version_key(version) < version_key(kind.since):
+    if is_before(versions.get(kind.package, ""), kind.since):
         return Server([*words, *kind.port], ready, kind.package, kind.key_variable, kind.is_open)
     return Server([*words, *kind.socket], ready, kind.package)
+
+
+def open_packages(versions: Mapping[str, str]) -> list[str]:
+    """Return what others on a node could use in jobs, because packages of a module are too old to be closed."""
+    found = []
+    if is_before(versions.get("ray", ""), RAY_WITH_TOKENS):
+        found.append(f"Ray {versions['ray']} has no tokens ({RAY_WITH_TOKENS} has)")
+    return found + [kind.is_open for kind in KINDS if is_before(versions.get(kind.package, ""), kind.since)]
+
+
+def is_before(version: str, since: str) -> bool:
+    """Return whether a version is known, and earlier than another one that matters."""
+    return bool(version and since) and version_key(version) < version_key(since)
 
 
 def program_of(words: Sequence[str]) -> str:
