@@ -1,7 +1,9 @@
 """Remedies are whole commands: what was typed, with more options."""
 
+import io
 import re
 from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -104,6 +106,14 @@ def test_a_line_that_is_no_requirement(tmp_path, line, expected):
     for other in ("more.txt:1: 'a b c'", "none.txt can't be read", "gone.txt does not exist"):
         assert text.count(other) == 1
     assert error.value.lines == ["rich", "torch==2.9.1"]
+
+
+def test_requirements_from_standard_input(monkeypatch):
+    """N-07: -r - reads what another program prints, as a file."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"rich\na b\neinops # x\n")))
+    with pytest.raises(RequirementsError, match="^standard input:2: 'a b' is not a requirement") as error:
+        requirements.read_all([Path("-")])
+    assert error.value.lines == ["rich", "einops"]
 
 
 def test_all_that_is_wrong_at_once(monkeypatch):

@@ -100,7 +100,7 @@ def configure(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
-        "except for the last two)",
+        "except for the last two); -: the lines of a requirements.txt from standard input",
     )
     parser.add_argument(
         "--name",

@@ -57,7 +57,7 @@ def read(
     path: Path, image: Optional[KnownImage] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
 ) -> WantedPackages:
     """Return the requirements in a file of any format, with extras and dependency groups of its project."""
-    if not path.is_file():
+    if path != requirementstxt.STANDARD_INPUT and not path.is_file():
         raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
     try:
         wanted = read_format(path, image or KnownImage(), extras, groups)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
@@ -16,6 +17,8 @@ from ebsif.packages.formats.wanted import RequirementsError, collected
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+# As people type it for other programs.
+STANDARD_INPUT = Path("-")
 # A blank in a path, rather than before extras, a marker or an option.
 BLANK = r"\s+(?![\[;\s-])"
 # A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
@@ -40,18 +43,20 @@ EDITABLE = re.compile(r"-e|--editable")
 
 
 def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
-    """Return the requirements in a requirements.txt, with those of the files that it includes."""
+    """Return the requirements in a requirements.txt, or in standard input, with those of the files that it includes."""
+    is_input = path == STANDARD_INPUT and not outer
+    name = "standard input" if is_input else str(path)
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
     try:
-        content = read_regular(str(path), links=True)
+        content = sys.stdin.buffer.read() if is_input else read_regular(str(path), links=True)
         # PowerShell writes it so, and pip reads it
         is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except (UnicodeDecodeError, UnfitError) as error:
-        raise RequirementsError(f"{path} can't be read: {error}") from None
+        raise RequirementsError(f"{name} can't be read: {error}") from None
     return collected(
-        logical_lines(text), lambda one: lines_for(one[1], f"{path}:{one[0]}", path.parent, (*outer, path.resolve()))
+        logical_lines(text), lambda one: lines_for(one[1], f"{name}:{one[0]}", path.parent, (*outer, path.resolve()))
     )
 
 
