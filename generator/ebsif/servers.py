@@ -101,10 +101,14 @@ def server_of(text: str, ready: str = "", versions: Mapping[str, str] = {}) -> S
 
 def open_packages(versions: Mapping[str, str]) -> list[str]:
     """Return what others on a node could use in jobs, because packages of a module are too old to be closed."""
-    found = []
-    if is_before(versions.get("ray", ""), RAY_WITH_TOKENS):
-        found.append(f"Ray {versions['ray']} has no tokens ({RAY_WITH_TOKENS} has)")
-    return found + [kind.is_open for kind in KINDS if is_before(versions.get(kind.package, ""), kind.since)]
+    found = [kind.is_open for kind in KINDS if is_before(versions.get(kind.package, ""), kind.since)]
+    return [*filter(None, [ray_is_open(versions)]), *found]
+
+
+def ray_is_open(versions: Mapping[str, str]) -> str:
+    """Return why others can use the Ray among these packages; empty if they can't, or its version isn't known."""
+    version = versions.get("ray", "")
+    return f"Ray {version} has no tokens ({RAY_WITH_TOKENS} has)" if is_before(version, RAY_WITH_TOKENS) else ""
 
 
 def is_before(version: str, since: str) -> bool:

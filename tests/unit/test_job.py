@@ -500,8 +500,8 @@ def test_where_a_server_listens(server, options, expected):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--server", "serve run a:b"], "Ray Serve has neither a socket file nor a key, so others on the node could"),
-        (["--server", "/opt/x {port}", "--ready=/up"], "/opt/x listens on a port of the node, so others on the node"),
+        (["--server", "serve run a:b"], "Ray Serve has neither a socket file nor a key, so others on the nodes could"),
+        (["--server", "/opt/x {port}", "--ready=/up"], "/opt/x listens on a port of the node, so others on the nodes"),
         (["--server", "/opt/x", "--ready=/up"], "where /opt/x listens is not known: write {socket}"),
         (["--server", "/opt/x {socket}"], "what says that /opt/x can be used is not known: add --ready PATH"),
         (["--server", "/opt/x {socket}", "--ready=up"], "--ready up: give a path of the server, such as /health"),
@@ -531,6 +531,7 @@ def test_servers_that_are_refused(options, expected):
             "--key-variable=VLLM_API_KEY -- vllm serve m --host=127.0.0.1 '--port={port}'",
         ),
         (["vllm==0.10.2"], [], " -- vllm serve m --uds '{socket}'"),
+        (["ray==2.51.2", "vllm==0.10.2"], ["--launcher=ray"], "Ray 2.51.2 has no tokens (2.52 has), so others on the"),
         (["einops==0.8.1"], [], " has no vllm; to add it: ebsif extend "),
     ],
 )

@@ -252,7 +252,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogs = [word for folder in folders for word in ("--catalog", folder)]
     file = str(options.output or "FILE")
-    there = names.installed_as(name) if options.server else None
+    there = names.installed_as(name) if job.launcher_of(request).packages else None
     versions = {normal_name(one): version for one, _, version in report.packages_of(there, [])} if there else {}
     return job.script(request, profile, catalogs, use, file, versions), name
 

@@ -148,7 +148,12 @@ def script(
     cpus = request.cpus_per_task or partition.cpus_per_task
     masks = [] if request.cpus_per_task else partition.cpu_masks[:tasks]
     without_tokens = request.insecure or partition.exclusive or takes_whole_nodes(request, site)
-    check(request, site, launcher, tasks, gpus, time, without_tokens)
+    check(request, site, launcher, tasks, gpus, time)
+    if (reason := launcher.open_because(versions)) and not without_tokens:
+        raise JobError(
+            f"{reason}, so others on the nodes could use it: take whole nodes (a partition with whole nodes, or "
+            f"--scheduler with the option of {scheduler_of(site).submit[0]}); --insecure starts it anyway"
+        )
     share = Share(request.nodes, tasks, cpus, gpus, masks, without_tokens)
     # in a comment of the script, a line break would begin a command
     name = shlex.quote(file) if file.isprintable() else "FILE"
@@ -194,9 +199,7 @@ def launcher_of(request: JobRequest, versions: Mapping[str, str] = {}) -> Launch
     return WithServer(launcher, server_of(request.server, request.ready or "", versions), seconds(request.ready_within))
 
 
-def check(
-    request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus: int, time: str, without_tokens: bool
-) -> None:
+def check(request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus: int, time: str) -> None:
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
@@ -204,12 +207,6 @@ def check(
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.insecure and request.launcher != Ray.name and request.server is None:
         raise JobError(f"--insecure only has a meaning with --launcher {Ray.name} or --server")
-    if isinstance(launcher, WithServer) and launcher.server.is_open and not without_tokens:
-        raise JobError(
-            f"{launcher.server.is_open}, so others on the node could use the server: take whole nodes (a partition "
-            f"with whole nodes, or --scheduler with the option of {scheduler_of(site).submit[0]}); --insecure starts "
-            "it anyway"
-        )
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     scheduler = scheduler_of(site)

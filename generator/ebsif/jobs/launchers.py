@@ -5,11 +5,11 @@ A launcher decides what stands between the scheduler and the program. `conda-pyt
 container, and has set the environment of the rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ebsif.errors import EbsifError
-from ebsif.servers import RAY_WITH_TOKENS, Server
+from ebsif.servers import RAY_WITH_TOKENS, Server, ray_is_open
 
 # Options of accelerate that choose how it distributes a program.
 ACCELERATE_KINDS = (
@@ -64,6 +64,10 @@ class Launcher:
     def program(self, words: list[str]) -> list[str]:
         """Return the program and its arguments as this launcher takes them; raise EbsifError if it doesn't."""
         return words
+
+    def open_because(self, versions: Mapping[str, str]) -> str:
+        """Return why others on the nodes could use what it starts with these packages; empty if they can't."""
+        return ""
 
 
 class Native(Launcher):
@@ -167,6 +171,10 @@ class Ray(Launcher):
         tokens = [f"--tokens-since={RAY_WITH_TOKENS}", *(["--without-tokens"] if share.without_tokens else [])]
         return [*count, *tokens, "--"]
 
+    def open_because(self, versions: Mapping[str, str]) -> str:
+        """Return why others on the nodes could use this Ray; empty if they can't, or its version isn't known."""
+        return ray_is_open(versions)
+
 
 class WithServer(Launcher):
     """A server and a program that uses it, both on the first node; Ray may run on all nodes below them."""
@@ -200,6 +208,10 @@ class WithServer(Launcher):
         if self.below.start:
             own = [*self.below.options(words, share), f"/runscripts/{self.run_script}", *own]
         return [*own, "--"] if words else own
+
+    def open_because(self, versions: Mapping[str, str]) -> str:
+        """Return why others on the nodes could use the server, or what is below it; empty if they can't."""
+        return self.below.open_because(versions) or self.server.is_open
 
 
 LAUNCHERS = {one.name: one for one in (Native(), Torchrun(), Accelerate(), DeepSpeed(), Ray())}
