@@ -69,6 +69,9 @@ def test_what_the_module_has(machine):
     settings = (root / "share/ebsif/module.conf").read_text()
     assert "\nstart_libraries /host-libraries\n" in settings
     assert f"\nbind ?{SYSTEM}/libmpich.so.12:/host-libraries/libmpi.so.12:ro\n" in settings
+    # K-02: nothing was updated
+    done = machine.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=machine.modules)
+    assert done.stderr.endswith("1 module checked: nothing is wrong\n"), done
     shown = machine.run(["ebsif", "show", "Example/1.0"], MODULEPATH=machine.modules).stdout
     assert "libmpi.so.12" in shown
     done = machine.bash("module help Example/1.0 2>&1; module load Example/1.0; singularity exec $SIF sh -c 'env; id'")

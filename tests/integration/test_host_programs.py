@@ -163,6 +163,9 @@ def test_what_is_recorded(machine):
         "Programs of the host that work in the container, too: sacct, sbatch, "
         in machine.run("module help Example/1.0 2>&1").stdout
     )
+    # K-02: nothing was updated
+    done = machine.site.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=machine.site.modules)
+    assert done.stderr.endswith("1 module checked: nothing is wrong\n"), done
     shown = machine.site.run(["ebsif", "show", "Example/1.0"], MODULEPATH=machine.site.modules).stdout
     assert re.search("of the host +sacct, sbatch, ", shown)
 

@@ -573,6 +573,38 @@ def test_binds_that_are_gone(subject):
     ]
 
 
+def test_what_an_update_of_the_system_has_changed(subject, tmp_path):
+    """K-02: a library or program of the host that needs another one now; glibc and what the image has don't count."""
+
+    def make(name, *needed):
+        (tmp_path / "code.c").write_text("")
+        command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", tmp_path / name, tmp_path / "code.c"]
+        subprocess.run([*command, "-Wl,--no-as-needed", *needed], check=True)
+        return tmp_path / name
+
+    old, new = make("libold.so.1"), make("libnew.so.1")
+    root = make("libcxi.so.1", old, "-lz")
+    glibc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
+    one = subject(
+        host_libraries={
+            "binds": [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old)],
+            "served": {"libz.so.1": "/lib/libz.so.1"},
+        },
+        host_programs={"binds": [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]},
+    )
+    assert not problems(files.of_host, one)
+    make("libnew.so.1", old)
+    make("libcxi.so.1", old, new, "-lz")
+    assert problems(files.of_host, one) == [
+        (
+            ERROR,
+            f"{path} needs {name} since an update of the system, which the container doesn't have: install the module "
+            f"again with `{one.rebuild}`",
+        )
+        for path, name in ((root, "libnew.so.1"), (new, "libold.so.1"))
+    ]
+
+
 def test_a_module_that_is_being_installed(subject, eb_prefix):
     """I-03: eb hasn't written all of it yet, so nothing is wrong; EasyBuild's lock may be left over, and is named."""
     one = subject()

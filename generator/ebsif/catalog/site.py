@@ -350,6 +350,12 @@ class Site(Model):
         written = re.match(rf"{re.escape(self.name)}\b", self.description, re.IGNORECASE)
         return written[0] if written else self.name
 
+    @property
+    def bound(self) -> list[str]:
+        """What containers have of the machine: binds, and libraries that are named."""
+        named = self.host_libraries.libraries if self.host_libraries else []
+        return [*self.binds.required, *self.binds.optional, *self.binds.libraries, *named]
+
     def supports_rocm(self, version: str) -> bool:
         """Return whether the driver supports a version of ROCm, as far as the profile says."""
         return not self.driver_rocm or is_between(version, *self.driver_rocm)

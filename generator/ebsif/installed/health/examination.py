@@ -19,7 +19,11 @@ from ebsif.report.findings import ERROR, NOTE, Finding
 from ebsif.report.steps import Now, Steps
 
 # Each stage needs what the earlier ones have checked.
-ON_DISK: Sequence[Sequence[Callable]] = ((files.state,), (files.module_file,), (files.binds, files.wheels))
+ON_DISK: Sequence[Sequence[Callable]] = (
+    (files.state,),
+    (files.module_file,),
+    (files.binds, files.of_host, files.wheels),
+)
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (running.load,),
     (running.start,),

@@ -217,7 +217,7 @@ def image_provider(inspection: Inspection, site: Site) -> Finding:
     version = inspection.components.get("libfabric")
     text = f"{version or 'unknown version'}, {libraries[0]}"
     own = libraries_named(inspection, f"{PROVIDER}.so")
-    bound = [bind for bind in (*site.binds.required, *site.binds.optional, *site.binds.libraries) if PROVIDER in bind]
+    bound = [bind for bind in site.bound if PROVIDER in bind]
     if own:
         text += f"; for Slingshot {own[0]} in the image"
     if bound:

@@ -115,9 +115,7 @@ class Subject:
     @property
     def has_fabric(self) -> bool:
         """Whether containers are to use Slingshot: the site binds its library, or this node has it."""
-        binds = self.site.binds if self.site else None
-        bound = [*binds.required, *binds.optional, *binds.libraries] if binds else []
-        return self.machine.fabric or any("libcxi" in bind for bind in bound)
+        return self.machine.fabric or any("libcxi" in bind for bind in (self.site.bound if self.site else ()))
 
     def finding(self, level: str, text: str) -> Finding:
         """Return a Finding on this module."""
