@@ -29,7 +29,8 @@ if os.environ.get("FAILS") in sys.argv:
     sys.exit("no such luck")
 rank = "0" if "--head" in sys.argv else "1"
 time.sleep(float(os.environ.get("SLOW", 0)) if rank == "0" else 0)
-variables = {name: value for name, value in os.environ.items() if "RAY" in name or "RANK" in name or "DEVICES" in name}
+parts = ("RAY", "RANK", "DEVICES", "VLLM")
+variables = {name: value for name, value in os.environ.items() if any(part in name for part in parts)}
 path = os.environ.get("RAY_AUTH_TOKEN_PATH")
 told = {"options": sys.argv[2:], "variables": variables, "token": path and open(path).read(),
         "modes": path and [oct(os.stat(one).st_mode & 0o777) for one in (path, os.path.dirname(path))]}
@@ -157,6 +158,7 @@ def test_ray_on_two_nodes(nodes):
             "RAY_AUTH_TOKEN_PATH": told["variables"]["RAY_AUTH_TOKEN_PATH"],
             "RAY_USAGE_STATS_ENABLED": "0",
             "HIP_VISIBLE_DEVICES": "4,5",
+            "VLLM_HOST_IP": "127.0.0.1",
         }
 
 

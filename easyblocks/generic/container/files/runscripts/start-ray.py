@@ -147,6 +147,8 @@ class Node(Service):
     def start_ray(self, address, *options):
         """Start Ray on this node, which has this address; then it has joined the others."""
         self.set_environment()
+        # vLLM on several nodes looks for the address by which Ray knows each
+        os.environ['VLLM_HOST_IP'] = address
         log = os.path.join(self.folder, 'start-%d.log' % self.rank)
         # random ports, because other jobs on this node have others
         words = [sys.executable, '-m', 'ray.scripts.scripts', 'start', *options, '--node-ip-address=%s' % address,
