@@ -240,6 +240,9 @@ def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more:
         return f"{said}: did you mean {similar[0]}?"
     if not takes_more or "--" in arguments:
         return said
+    if "--add" in known and not unknown[0].startswith("-"):
+        words = [word for word in arguments if word not in unknown]
+        return f"{said}. To add packages: `{shlex.join(['ebsif', *words, '--add', *unknown])}`"
     start = list(arguments).index(unknown[0]) if unknown[0] in arguments else 0
     if not start or unknown[0].startswith("-"):
         return f"{said}: put -- before {takes_more}"

@@ -65,6 +65,7 @@ def run(*arguments, **options):
         # N10: the record of a run is no option, so nothing in it is obeyed
         (["job", "--from", "record.json"], "unrecognized arguments: --from"),
         (["extend", "x", "--robot"], "put -- before options of eb"),
+        (["extend", "x", "einops", "rich"], "To add packages: `ebsif extend x --add einops rich` "),
     ],
 )
 def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):

@@ -89,7 +89,11 @@ def test_lines_in_place_of_others(lines, more, expected):
         ),
         ("%pip install -q transformers datasets>=2", "That is:\n    transformers\n    datasets>=2"),
         ("python -m pip install einops", "That is:\n    einops"),
-        ("transformers datasets evaluate", "That is:\n    transformers\n    datasets\n    evaluate"),
+        # a sentence may look like packages
+        (
+            "transformers datasets evaluate",
+            "If all of these are packages, that is:\n    transformers\n    datasets\n    evaluate",
+        ),
         ("transformers, datasets", "write one package per line"),
     ],
 )
@@ -131,7 +135,8 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
         requested.make(wish)
     assert str(error.value).splitlines()[3:] == [
-        "--add: 'c d' is not a requirement: write one package per line, such as 'einops>=0.8'. That is:",
+        "--add: 'c d' is not a requirement: give each package as a word of its own, such as 'einops>=0.8'. "
+        "If all of these are packages, that is:",
         "    c",
         "    d",
         "['torch==2.9.1'] ['own']",

@@ -141,12 +141,14 @@ def parsed(line: str) -> "Optional[Requirement]":
 
 def not_a_requirement(line: str, where: str) -> RequirementsError:
     """Return the error for a line that pip can't read: perhaps a command of a notebook, or several packages."""
-    text = f"{where}: '{escape(line)}' is not a requirement: write one package per line, such as 'einops>=0.8'"
-    words = COMMAND.sub("", line).split()
-    packages = [word for word in words if not word.startswith("-")]
-    is_list = len(packages) > 1 or COMMAND.match(line)
-    if is_list and all(map(parsed, packages)):
-        return RequirementsError(f"{text}. That is:" + "".join(f"\n    {one}" for one in packages))
+    how = "give each package as a word of its own" if where == "--add" else "write one package per line"
+    text = f"{where}: '{escape(line)}' is not a requirement: {how}, such as 'einops>=0.8'"
+    is_command = COMMAND.match(line)
+    packages = [word for word in COMMAND.sub("", line).split() if not word.startswith("-")]
+    if (is_command or packages[1:]) and all(map(parsed, packages)):
+        # a sentence has words that look like packages
+        begin = "That is:" if is_command else "If all of these are packages, that is:"
+        return RequirementsError(f"{text}. {begin}" + "".join(f"\n    {one}" for one in packages))
     return RequirementsError(text)
 
 
