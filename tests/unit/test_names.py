@@ -376,7 +376,7 @@ def test_the_catalog_and_files(prefix, tmp_path):
         ("PyTorch/9", "there is no version '9' of PyTorch"),
         ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
         ("./none", "not an installation"),
-        ("M", "there is no container 'M'"),
+        ("M", "there is no container 'M' .*; `ebsif list --mine` lists your own modules"),
     ):
         with pytest.raises(Exception, match=expected):
             names().find(text)

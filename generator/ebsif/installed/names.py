@@ -185,7 +185,10 @@ class Names:
         except selection.UnknownNameError as error:
             self.require_known_version(str(text))
             own = {module.extension[0] for module in self.installations if module.extension}
-            also = "" if "did you mean" in str(error) else did_you_mean(str(text), own)
+            also = ""
+            if "did you mean" not in str(error):
+                where = "; `ebsif list --mine` lists your own modules" if own else ""
+                also = did_you_mean(str(text), own) or where
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
             raise selection.UnknownNameError(f"{missing}{error}{also}") from None
         if container.name.lower() == str(text).lower():
