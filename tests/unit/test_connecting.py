@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from serving import Job, ask
+from support import heed_signals
 
 PERSON = pwd.getpwuid(os.getuid()).pw_name
 
@@ -44,6 +45,7 @@ class Login:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heed_signals,
         )
 
 

@@ -151,7 +151,8 @@ def test_the_image_of_a_site_stays_where_it_is(place):
     chosen = settings.read_settings(None, [place / "site"])
     (container,) = chosen.containers(chosen.site())
     assert easyconfig.parameters(container)["image"] == "central"
-    assert extension.extend(container, stages_of(["x"]), "mine", "1").image == "central"
+    wish = extension.Extension(container, "mine", stages=stages_of(["x"]))
+    assert extension.extend(wish, "1").image == "central"
 
 
 def test_a_directory_of_images(place, capsys):
