@@ -477,6 +477,28 @@ def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
         assert not inside.split()[0].endswith(":") or setting == "export PYTHONPATH="
 
 
+NAMING = {
+    "Lmod-Lua": (".modulerc.lua", "module_version('{0}', '{1}')\n"),
+    "EnvironmentModules-Tcl": (".modulerc", '#%Module\nmodule-version   "{0}"   {1}\n'),
+}
+
+
+@pytest.mark.parametrize("tool", NAMING)
+def test_the_name_without_a_date(tool, tmp_path):
+    """V-07: it is taken if it means the module, however .modulerc is written; not if it is only how names begin."""
+    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
+    plain_module(site, tmp_path / "packages")
+    (module,) = (site.modules / "plain").iterdir()
+    dated = module.with_name(f"1.0-mine-20261128{module.suffix * (site.tool.syntax == 'Lua')}")
+    module.rename(dated)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", site.work / "env"], check=True)
+    name, (file, line) = "plain/1.0-mine-20261128", NAMING[tool]
+    for written in ("plain/1.0-mine-20261128", "plain/1.0-mine"):
+        site.bash(f"'{CONTAINER_FILES}/bin/extend-venv-activate' ./env {name}")
+        assert f"\n_EBSIF_MODULE={written} " in (site.work / "env/bin/activate").read_text()
+        dated.with_name(file).write_text(line.format(name, "1.0-mine"))
+
+
 def test_where_the_module_is(installed_once, tmp_path):
     """F-06: activation in a new shell finds it, also if another shell made the environment without loading it."""
     place, name = installed_once, installed_once.WRITABLE
