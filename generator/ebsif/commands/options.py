@@ -190,7 +190,12 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
         help="date at the end of the version suffix (default: today, with a number if there is an extension of today)",
     )
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--check", action="store_true", help="only show what pip would install, without installing it")
+    ways.add_argument(
+        "--check",
+        action="store_true",
+        help="only show what pip would install, without installing it; what it downloads is kept in TMPDIR for the "
+        "installation, for a day at most",
+    )
     ways.add_argument(
         "-o", "--output", metavar="DIRECTORY", type=Path, help="only write the easyconfig, to this directory"
     )
