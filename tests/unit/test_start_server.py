@@ -1,5 +1,6 @@
 """The run script that starts a server and a program that uses it, with a stand-in for `vllm serve --uds`."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from serving import START, Job
@@ -104,6 +106,24 @@ def test_what_ends_first_decides(served, arguments, victim, status, reason):
     assert found == status, said
     assert reason in said
     assert ("| loading" in said) == bool(reason), said
+
+
+def test_a_signal_for_all_processes(served):
+    """Y-03: a scheduler may send TERM to all of them; the relay stays while the program saves its state."""
+    served.start("waits")
+    served.wait_for("said.json")
+    own = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = f"STAND_IN={served.folder}\0".encode() in (place / "environ").read_bytes()
+            if is_ours and b"start-server.py" in (place / "cmdline").read_bytes():
+                own.append(int(place.name))
+    # the last one is the relay
+    os.kill(max(own), signal.SIGTERM)
+    time.sleep(0.5)
+    assert served.process.poll() is None
+    served.process.send_signal(signal.SIGUSR1)
+    assert served.ended()[0] == 7
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,9 @@ class Relay:
         """Start it in a process of its own, for the server at an Address; return its number."""
         self.address, process = address, os.fork()
         if not process:
+            # a scheduler may send them to all processes, and the program may still ask when it saves its state
             for number in TO_END:
-                signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, signal.SIG_IGN)
             ignore_signals_for_the_program()
             try:
                 self.run()
