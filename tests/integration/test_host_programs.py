@@ -2,10 +2,14 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.host.elf import cached_libraries
+from easybuild.easyblocks.generic.container.host.loader import Loader
+from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms
 from parts import example_site
 from support import CHECKOUT
 
@@ -188,3 +192,30 @@ def test_what_stops_an_installation(tmp_path, cluster, small_image):
     (tmp_path / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nslurm:x:64030:64030:slurm:/:/bin/false\n")
     value["files"].append(f"{tmp_path}/passwd:/etc/passwd")
     site.eb(easyconfig(site, value, "none"))
+
+
+def of_ldd(path):
+    """Return the libraries that the loader of this machine finds."""
+    output = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    return dict(re.findall(r"^\s*(\S+) => (\S+)", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sacct"])
+def test_what_a_program_needs_is_what_the_loader_finds(name):
+    """K-03: the same libraries as ldd says; the loader is bound by itself."""
+    found = HostPrograms(Loader(), [name])
+    assert found.problems == []
+    expected = of_ldd(found.programs[name])
+    # those that glibc opens by itself are not in the output of ldd
+    assert {key: path for key, path in found.libraries.items() if "ld-linux" not in key and key in expected} == expected
+    assert {*found.libraries} - {*expected} <= {*OPENED_BY_GLIBC, "ld-linux-x86-64.so.2"}
+
+
+def test_a_cache_that_is_cut_is_no_cache(tmp_path):
+    """K-03: the default directories are left then."""
+    with open("/etc/ld.so.cache", "rb") as file:
+        content = file.read()
+    assert cached_libraries()["libc.so.6"]
+    for length in (0, 30, len(content) // 2):
+        (tmp_path / "cache").write_bytes(content[:length])
+        assert cached_libraries(str(tmp_path / "cache")) == {}

@@ -469,7 +469,8 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
     (tmp_path / "apptainer").write_text("#!/bin/sh\necho apptainer version 1\n")
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
     assert f"ok: container runtime: apptainer version 1, {tmp_path}/apptainer\n" in result.stdout
-    assert ": squashfuse: " in result.stdout or ": FUSE: " in result.stdout
+    # root needs neither, and is who runs this in the container of test-pythons
+    assert os.geteuid() == 0 or ": squashfuse: " in result.stdout or ": FUSE: " in result.stdout
 
 
 def test_doctor_lists_packages_that_would_shadow(tmp_path):

@@ -582,19 +582,19 @@ def test_what_an_update_of_the_system_has_changed(subject, tmp_path):
         subprocess.run([*command, "-Wl,--no-as-needed", *needed], check=True)
         return tmp_path / name
 
-    old, new = make("libold.so.1"), make("libnew.so.1")
-    root = make("libcxi.so.1", old, "-lz")
+    old, new, of_image = make("libold.so.1"), make("libnew.so.1"), make("libserved.so.1")
+    root = make("libcxi.so.1", old, of_image)
     glibc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
     one = subject(
         host_libraries={
             "binds": [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old)],
-            "served": {"libz.so.1": "/lib/libz.so.1"},
+            "served": {"libserved.so.1": "/lib/libserved.so.1"},
         },
         host_programs={"binds": [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]},
     )
     assert not problems(files.of_host, one)
     make("libnew.so.1", old)
-    make("libcxi.so.1", old, new, "-lz")
+    make("libcxi.so.1", old, new, of_image)
     assert problems(files.of_host, one) == [
         (
             ERROR,

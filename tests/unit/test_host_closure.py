@@ -5,13 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.host.elf import Elf, NotElfError, cached_libraries
+from easybuild.easyblocks.generic.container.host.elf import Elf, NotElfError
 from easybuild.easyblocks.generic.container.host.libraries import HostLibraries, ImageLibrary
 from easybuild.easyblocks.generic.container.host.loader import Loader
-from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms
+from easybuild.easyblocks.generic.container.host.programs import HostPrograms
 from support import write_program
-
-SLURM = ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct")
 
 
 @pytest.fixture(name="make")
@@ -31,23 +29,6 @@ def fixture_make(tmp_path):
         return place / name
 
     return make
-
-
-def of_ldd(path):
-    """Return the libraries that the loader of this machine finds."""
-    output = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
-    return dict(re.findall(r"^\s*(\S+) => (\S+)", output, re.MULTILINE))
-
-
-@pytest.mark.parametrize("name", SLURM)
-def test_what_a_program_needs_is_what_the_loader_finds(name):
-    """K-03: the same libraries as ldd says; the loader is bound by itself."""
-    found = HostPrograms(Loader(), [name])
-    assert found.problems == []
-    expected = of_ldd(found.programs[name])
-    # those that glibc opens by itself are not in the output of ldd
-    assert {key: path for key, path in found.libraries.items() if "ld-linux" not in key and key in expected} == expected
-    assert {*found.libraries} - {*expected} <= {*OPENED_BY_GLIBC, "ld-linux-x86-64.so.2"}
 
 
 def test_the_binds_have_loader_programs_and_libraries(make):
@@ -132,16 +113,6 @@ def test_the_account_of_slurm(tmp_path, monkeypatch, text, user):
     (tmp_path / "conf/slurm.conf").write_text(text)
     assert HostPrograms(Loader(), [], [], [str(tmp_path)]).slurm_user() == (user, f"{tmp_path}/conf/slurm.conf")
     assert HostPrograms(Loader(), []).slurm_user() == ("", "")
-
-
-def test_a_cache_that_is_cut_is_no_cache(tmp_path):
-    """K-03: the default directories are left then."""
-    with open("/etc/ld.so.cache", "rb") as file:
-        content = file.read()
-    assert cached_libraries()["libc.so.6"]
-    for length in (0, 30, len(content) // 2):
-        (tmp_path / "cache").write_bytes(content[:length])
-        assert cached_libraries(str(tmp_path / "cache")) == {}
 
 
 # --- libraries for the image's programs

@@ -41,6 +41,8 @@ class Tunnel:
         self.connections: dict[int, asyncio.StreamWriter] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.numbers = itertools.count()
+        # Python before 3.10.5 lets only one wait until there is room for more
+        self.sending = asyncio.Lock()
 
     async def run(self) -> None:
         """Pass on what the other side sends, until it ends."""
@@ -83,8 +85,9 @@ class Tunnel:
 
     async def send(self, number: int, piece: bytes) -> None:
         """Send a piece of a connection to the other side."""
-        self.writer.write(b"%d %s\n" % (number, base64.b64encode(piece)))
-        await self.writer.drain()
+        async with self.sending:
+            self.writer.write(b"%d %s\n" % (number, base64.b64encode(piece)))
+            await self.writer.drain()
 
     def end(self, number: int) -> None:
         """End a connection on this side."""
