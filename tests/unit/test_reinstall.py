@@ -406,6 +406,18 @@ def test_a_read_only_installation_is_replaced(tmp_path, replacing):
 
 
 @pytest.mark.usefixtures("configuration")
+def test_the_earlier_installation_is_kept(tmp_path, monkeypatch, replacing):
+    """63, point 6: with cleanupoldinstall = False, it is never a leftover, which the eb after a killed one removes."""
+    rename, targets = os.rename, []
+    monkeypatch.setattr(os, "rename", lambda one, other: (targets.append(str(other)), rename(one, other)))
+    replacing.cfg["cleanupoldinstall"] = False
+    replacing.replace_module()
+    (kept,) = (tmp_path / "software").glob("1.0.2*")
+    assert (kept / "share/ebsif/lock.json").is_file()
+    assert str(tmp_path / "software/1.0.replace") not in targets
+
+
+@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("name", ["user-software", "user-software.squashfs"])
 def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, name):
     """57-h2.7: what it led to was removed: the new user software is used, and the link is kept."""

@@ -156,13 +156,14 @@ class Reinstallation:
         if not self.is_replacing:
             return
         self.is_replacing = False
-        # from now on it is a leftover, which nothing puts back, even if only a part can be removed
-        os.rename(self.replaced, self.staging)
         if is_removed:
+            # from now on it is a leftover, which nothing puts back, even if only a part can be removed
+            os.rename(self.replaced, self.staging)
             remove_replaced(self.staging)
         else:
+            # at once: a leftover would be removed if eb were killed in between
             backup = '%s.%s' % (self.target, time.strftime('%Y%m%d-%H%M%S'))
-            os.rename(self.staging, backup)
+            os.rename(self.replaced, backup)
             print_msg("the earlier installation is kept at %s", backup, log=self.log)
 
     # --- if a step fails or is interrupted
