@@ -1,6 +1,7 @@
 """Names that no package index has are said before pip starts. No image and no network are needed."""
 
 import http.server
+import logging
 import socket
 import threading
 import time
@@ -137,6 +138,15 @@ def test_settings_of_pip(said, index, tmp_path, settings, is_asked):
     assert text.startswith("no package index has nosuch") == is_asked
     assert ("linked-one" in text) == (is_asked and "{wheels}" not in settings)
     assert ("indexed" in said(["indexed"], filled)) == (is_asked and "file://" not in settings)
+
+
+def test_the_index_of_pip():
+    """N-07: without any setting, pip decides, and this process keeps the logging that EasyBuild needs."""
+    before = logging.getLoggerClass()
+    (stage,) = stages_of(["x"])
+    assert indexes.sources_of(stage, {}).indexes == (indexes.default_index(),)
+    assert indexes.default_index().startswith("https://")
+    assert logging.getLoggerClass() is before
 
 
 def test_asks_no_other_index(said, index):

@@ -8,6 +8,8 @@ import os
 import queue
 import re
 import shlex
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +36,6 @@ from ebsif.packages.requirements import name_in
 
 SECONDS = 3  # for all answers together
 MOST_AT_ONCE = 8  # questions
-PYPI = "https://pypi.org/simple"
 # pip's names of settings, which are those of its options, too
 INDEX, MORE, LINKS, NONE = "index-url", "extra-index-url", "find-links", "no-index"
 # Properties of a stage with which pip may find packages elsewhere.
@@ -166,9 +167,20 @@ def sources_of(stage: Stage, settings: Mapping[str, str]) -> Optional[Sources]:
         return None
     more = [*settings.get(MORE, "").split(), *stage.extra_index_url, *options["extra_index_url"]]
     links = [*settings.get(LINKS, "").split(), *stage.find_links, *options["find_links"]]
-    first = options["index_url"] or stage.index_url or settings.get(INDEX) or PYPI
+    first = options["index_url"] or stage.index_url or settings.get(INDEX) or default_index()
     no_index = options["no_index"] or settings.get(NONE, "").lower() not in ("", "0", "false", "no", "off")
+    if not (first or no_index):
+        return None
     return Sources(() if no_index else (first, *more), tuple(links))
+
+
+def default_index() -> str:
+    """Return where pip looks if nobody has said where; empty if there is no pip beside ebsif to ask."""
+    # not here: pip changes the logging of the process that imports it, and EasyBuild's has other methods
+    command = [sys.executable, "-I", "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.strip()
+    return ""
 
 
 # --- what is there
