@@ -29,6 +29,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        if self.path == "/gone":
+            self.rfile.read(1)
+            open(f"{folder}/gone", "w").close()
         ready = time.monotonic() > begin + float(os.environ.get("SLOW", 0.3))
         self.answer(200 if ready or self.path != "/health" else 503, self.path.encode())
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -108,6 +109,19 @@ def test_what_ends_first_decides(served, arguments, victim, status, reason):
     assert found == status, said
     assert reason in said
     assert ("| loading" in said) == bool(reason), said
+
+
+def test_a_client_that_has_gone(served):
+    """Y-03: the server learns that nobody waits for its answer, so it need not go on."""
+    served.start()
+    served.wait_for("told.json")
+    where = served.wait_for(served.directory / "server.json")
+    with socket.create_connection(("127.0.0.1", where["port"])) as connection:
+        connection.sendall(f"GET /gone HTTP/1.1\r\nAuthorization: Bearer {served.KEY}\r\n\r\n".encode())
+    end = time.monotonic() + 20
+    while not (served.folder / "gone").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_signal_for_all_processes(served):

@@ -12,7 +12,7 @@ server, and the status is the program's; when the server ends, so does the progr
 
 Without a program, the server stays, and USR1 ends it successfully: what saves no state can be started again.
 
-EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB, the ID of the job, is for the messages.
+EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB is the ID of the job, by which `ebsif connect` finds it.
 """
 import argparse
 import asyncio
@@ -181,11 +181,12 @@ def for_one_request(head):
 
 
 async def copy(reader, writer):
-    """Copy what comes until its end."""
+    """Copy what comes, and its end: a server stops working on a request if its client has gone."""
     with contextlib.suppress(OSError):
         while True:
             data = await reader.read(65536)
             if not data:
+                writer.write_eof()
                 return
             writer.write(data)
             await writer.drain()
