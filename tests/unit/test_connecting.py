@@ -1,5 +1,6 @@
 """`ebsif connect`, with stand-ins for the scheduler and for the server of a job."""
 
+import json
 import os
 import pwd
 import re
@@ -13,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from ebsif.jobs import tunnel
 from serving import Job, ask
 from support import heed_signals
 
@@ -103,6 +105,20 @@ def test_the_server_of_a_running_job(login, served, site, says):
     connected.send_signal(signal.SIGINT)
     connected.communicate(timeout=60)
     assert not Path(path).parent.exists()
+
+
+def test_a_job_that_was_started_again(tmp_path, monkeypatch):
+    """Y-04: what a killed one has left on the node isn't taken for the server of today."""
+    monkeypatch.setattr(tunnel, "FOLDERS", str(tmp_path))
+    for number, name in enumerate(("b", "a")):
+        folder = tmp_path / f"ebsif-server-7-{name}"
+        folder.mkdir(mode=0o700)
+        (folder / "server.json").write_text(json.dumps({"port": number}))
+        os.utime(folder, (number, number))
+    assert tunnel.find("7") == {"port": 1}
+    (tmp_path / "ebsif-server-7-a/server.json").unlink()
+    os.utime(tmp_path / "ebsif-server-7-a", (9, 9))
+    assert tunnel.find("7") == {"error": "not ready"}
 
 
 def test_a_port_for_programs_of_the_login_node(login, served):

@@ -97,17 +97,20 @@ class Tunnel:
 
 def find(job: str) -> dict[str, object]:
     """Return what start-server.py has written about the server of a job on this node, or {"error": REASON}."""
-    error = "no server"
+    own: dict[Path, float] = {}
     for folder in Path(FOLDERS).glob(f"ebsif-server-{re.sub('[^0-9A-Za-z_]', '_', job)[:20]}-*"):
         found = folder.lstat()
         # another account may have made one with this name
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
-            try:
-                description: dict[str, object] = json.loads((folder / DESCRIPTION).read_text())
-                return description
-            except FileNotFoundError:
-                error = "not ready"
-    return {"error": error}
+            own[folder] = found.st_mtime
+    if not own:
+        return {"error": "no server"}
+    try:
+        # a job that was killed and started again on this node has left an older one
+        description: dict[str, object] = json.loads((max(own, key=lambda one: own[one]) / DESCRIPTION).read_text())
+        return description
+    except FileNotFoundError:
+        return {"error": "not ready"}
 
 
 async def serve(job: str) -> None:
