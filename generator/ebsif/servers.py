@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.newest import version_key
 
@@ -77,7 +78,7 @@ def server_of(text: str, ready: str = "", versions: Mapping[str, str] = {}) -> S
         raise EbsifError("--server is empty: give the command of the server, such as 'vllm serve /scratch/model'")
     if "--" in words:
         raise EbsifError(f"--server {text}: leave out the word --, which separates the server from its client")
-    if ready and not re.fullmatch(r"(http://[^/\s]+)?/\S*", ready):
+    if ready and not can_be_asked(ready):
         raise EbsifError(f"--ready {ready}: give a path of the server, such as /health, or http://HOST:PORT/PATH")
     kind = next((one for one in KINDS if one.program == program_of(words)), None)
     ready = ready or (kind.ready if kind else "")
@@ -97,6 +98,16 @@ def server_of(text: str, ready: str = "", versions: Mapping[str, str] = {}) -> S
     if is_before(versions.get(kind.package, ""), kind.since):
         return Server([*words, *kind.port], ready, kind.package, kind.key_variable, kind.is_open)
     return Server([*words, *kind.socket], ready, kind.package)
+
+
+def can_be_asked(ready: str) -> bool:
+    """Return whether a text is the path of a server, or a URL of one."""
+    try:
+        # a port may be no number, or too large
+        urlsplit(ready).port  # noqa: B018
+    except ValueError:
+        return False
+    return bool(re.fullmatch(r"(http://[^/\s]+)?/\S*", ready))
 
 
 def open_packages(versions: Mapping[str, str]) -> list[str]:

@@ -280,6 +280,7 @@ def test_a_directory_of_somebody_else(nodes):
     ("version", "options", "expected"),
     [
         ("2.51.1", [], "Ray 2.51.1 has no tokens (2.52 has), so others who reach its ports could run code in this job"),
+        ("2.51rc1", [], "Ray 2.51rc1 has no tokens (2.52 has), so others who reach its ports could run code in this"),
         ("2.51.1", ["--without-tokens"], ""),
         ("2.60.0", ["--without-tokens"], ""),
         (None, [], "this container has no Ray. To add it: ebsif extend M/1 --name ray --add ray"),

@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import importlib.util
 import os
+import re
 import select
 import shutil
 import socket
@@ -338,7 +339,9 @@ def version():
 
 def has_tokens(since):
     """Return whether this Ray lets in only who has a token, which Ray can do since a version (a string)."""
-    found, needed = [[int(number) for number in (one + '.0').split('.')[:2]] for one in (version(), since)]
+    # 2.52rc1 counts as 2.52
+    found, needed = [[int(re.match('[0-9]*', part).group() or 0) for part in (one + '.0').split('.')[:2]]
+                     for one in (version(), since)]
     return found >= needed
 
 
