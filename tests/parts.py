@@ -21,6 +21,9 @@ from slurm import Cluster
 from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, make_wheel
 from user_software import kept
 
+# What two ranks of MPICH run in a container.
+EXCHANGE = CHECKOUT / "tests/mpi_exchange.py"
+
 
 def part(variable):
     """Return the path in a variable of the set-up; if it is missing the test fails, and is never skipped."""

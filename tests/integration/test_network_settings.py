@@ -1,12 +1,11 @@
 """Settings of a module for network and GPU, in the caller's environment and in the container's."""
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS
+from parts import EXCHANGE, TOOLS
 from support import Site
 
 
@@ -93,37 +92,17 @@ def test_no_gpu_settings_without_a_gpu(installed_once):
         assert [line for line in text.splitlines() if re.search(names, line, re.I)] == []
 
 
-# Two ranks exchange a large array with the host's MPICH, whose constants these are.
-EXCHANGE = """
-import ctypes
-import signal
-
-mpi = ctypes.CDLL("libmpich.so.12")
-mpi.MPI_Init(None, None)
-world, integer, ignored, size = 0x44000000, 0x4C000405, ctypes.c_void_p(1), 10**6
-rank = ctypes.c_int()
-mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-other = 1 - rank.value
-sent, got = (ctypes.c_int * size)(*[rank.value] * size), (ctypes.c_int * size)()
-mpi.MPI_Sendrecv(sent, size, integer, other, 0, got, size, integer, other, 0, world, ignored)
-print(f"rank {rank.value} has {got[size - 1]}", flush=True)
-# MPICH 4.0 with UCX may wait there for ever on a busy machine
-signal.alarm(5)
-mpi.MPI_Finalize()
-"""
-
-
-@pytest.mark.skipif(not shutil.which("mpiexec.mpich"), reason="no MPICH here")
 def test_mpi_between_containers_without_setuid(installed_once):
     """K-05: MPICH with UCX 1.13 exchanges a large array; with the variables as UCX has them, it aborts."""
-    site = installed_once.site
-    (site.work / "exchange.py").write_text(EXCHANGE)
     # of the same glibc as the image
     libraries = {f"{name}_BIND": "/usr/lib/x86_64-linux-gnu:/mnt" for name in ("APPTAINER", "SINGULARITY")}
     libraries |= {f"{name}ENV_LD_LIBRARY_PATH": "/mnt" for name in ("APPTAINER", "SINGULARITY")}
-    command = "timeout -s KILL 100 mpiexec.mpich -n 2 singularity exec $SIF python3 exchange.py"
+    run = f"singularity exec --bind {EXCHANGE} $SIF python3 {EXCHANGE} libmpich.so.12"
+    command = f"timeout -s KILL 100 mpiexec.hydra -n 2 {run}"
     done = installed_once.load(installed_once.SQUASHED, command, check=False, **libraries)
-    assert sorted(done.stdout.splitlines()) == ["rank 0 has 1", "rank 1 has 0"], done
+    assert [line.split(" with ")[0] for line in sorted(done.stdout.splitlines())] == ["rank 0 has 1", "rank 1 has 0"], (
+        done
+    )
     own = {"UCX_TLS": "all", "UCX_POSIX_USE_PROC_LINK": "y"}
     done = installed_once.load(installed_once.SQUASHED, command, check=False, **libraries, **own)
     assert "mm_posix.c" in done.stdout + done.stderr
