@@ -175,14 +175,23 @@ def interrupt(number: int, _: object) -> None:
 
 
 @contextlib.contextmanager
-def interruptible_once() -> Iterator[None]:
-    """Ignore further signals after the first one that interrupts: they would interrupt the cleaning up, too."""
+def interruptible_once() -> Iterator[Callable[[], None]]:
+    """
+    Ignore further signals after the first one that interrupts: they would interrupt the cleaning up, too.
+
+    Yield a function that lets signals interrupt. Call it when the program that has to be waited for runs: a signal that
+    comes while it is being started is held back until then.
+    """
     in_main = threading.current_thread() is threading.main_thread()
     handlers = {
         int(number): handler
         for number in (signal.SIGINT, *ENDING)
         if in_main and callable(handler := signal.getsignal(number))
     }
+    held_back: list[tuple[int, Optional[FrameType]]] = []
+
+    def hold_back(number: int, frame: Optional[FrameType]) -> None:
+        held_back.append((number, frame))
 
     def interrupt_once(number: int, frame: Optional[FrameType]) -> None:
         for each in handlers:
@@ -190,10 +199,16 @@ def interruptible_once() -> Iterator[None]:
             signal.signal(each, lambda *_: None)
         handlers[number](number, frame)
 
+    def admit() -> None:
+        for number in handlers:
+            signal.signal(number, interrupt_once)
+        if held_back:
+            interrupt_once(*held_back[0])
+
     for number in handlers:
-        signal.signal(number, interrupt_once)
+        signal.signal(number, hold_back)
     try:
-        yield
+        yield admit
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

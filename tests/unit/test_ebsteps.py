@@ -208,6 +208,23 @@ def test_impatience(easybuild):
     assert (folder / "done").exists(), said
 
 
+def test_impatience_at_the_start(easybuild, monkeypatch):
+    """E-10: a Ctrl-C that comes while eb is being started interrupts when it runs: eb is waited for."""
+    folder = easybuild("")
+    (folder / "bin/eb").write_text(f"#!/bin/bash\nsleep 0.5\ntouch {folder}/done\n")
+    start = subprocess.Popen
+
+    def interrupted(*words, **options):
+        process = start(*words, **options)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        running.install([])
+    assert (folder / "done").exists()
+
+
 def test_a_failure_in_a_file(easybuild, capsys):
     """E-10: the step that failed, warnings as they come, the message of the error, and where the log is."""
     easybuild(

@@ -133,7 +133,7 @@ def started(
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
     output.command(command)
-    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder, processes.interruptible_once():
+    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder, processes.interruptible_once() as admit_signals:
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -145,6 +145,7 @@ def started(
             stderr=stderr,
         )
         try:
+            admit_signals()
             yield process
         except SystemExit:
             # a signal to this process alone; eb gets each Ctrl-C itself
