@@ -684,6 +684,23 @@ def test_the_shell_of_a_rank_passes_signals_on():
             assert shell.wait(30) == status
 
 
+def test_a_signal_before_the_shell_of_a_rank_knows_its_program(tmp_path):
+    """T-07: the program runs already, and gets the signal, too; made likely by a shell that takes its time."""
+    reading = 'read -r -u "$ebsif_answers" ebsif_process'
+    text = SLURM_RANK.read_text()
+    assert text.count(reading) == 1
+    write_program(tmp_path / "slurm-rank", text.replace(reading, f"sleep 1; {reading}"))
+    command = [tmp_path / "slurm-rank", sys.executable, "-c", NOTES, str(int(signal.SIGQUIT))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=heed_signals
+    ) as shell:
+        shell.stdin.write("read\n")
+        shell.stdin.flush()
+        assert shell.stdout.readline() == "read\n"
+        shell.send_signal(signal.SIGQUIT)
+        assert (shell.wait(30), shell.stdout.read()) == (7, "SIGQUIT\n")
+
+
 @pytest.mark.parametrize(
     ("words", "program"),
     [

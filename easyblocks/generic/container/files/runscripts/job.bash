@@ -180,5 +180,10 @@ ebsif_wait_for() {
         wait "$ebsif_process" || ebsif_status=$?
         ((ebsif_signals > ebsif_before)) || { ((ebsif_status > 128)) && kill -0 "$ebsif_process" 2>/dev/null; }
     do :; done
+    # the process may have ended after that report, which was the signal's then
+    if ((ebsif_status > 128)); then
+        ebsif_status=0
+        wait "$ebsif_process" || ebsif_status=$?
+    fi
     return "$ebsif_status"
 }
