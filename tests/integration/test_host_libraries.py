@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from parts import EXCHANGE, example_site
+from support import blocks
 
 SYSTEM = "/lib/x86_64-linux-gnu"
 TEXT = "easyblock = {!r}\nsources = ['example.sif']\nconda_env = 'pytorch'\ninit = {!r}\nhost_libraries = {!r}\n"
@@ -73,6 +74,42 @@ def test_what_can_not_work_in_an_image(tmp_path, small_image, variant, init, exp
     assert "'host_libraries': nothing was copied, because" in text
     assert expected in text
     assert not (site.prefix / "eb/software/Example/1.0").exists()
+
+
+def test_what_an_image_would_get(machine, tmp_path, base_image, small_image):
+    """K-01: `ebsif site libraries` finds what an installation records, and what stops one; without image, all of it."""
+    (tmp_path / "mine").mkdir()
+    profile = "name: mine\ndescription: one\nhost_libraries: {libraries: [libmpich.so.12 as libmpi.so.12]}\n"
+    (tmp_path / "mine/site.yaml").write_text(profile)
+    chosen = ["--site", "mine", "--catalog", tmp_path]
+    found = machine.run(["ebsif", "site", "libraries", base_image, *chosen, "--json"])
+    recorded = json.loads((machine.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
+    assert json.loads(found.stdout) == {
+        "image": str(base_image),
+        **recorded["host_libraries"],
+        "problems": [],
+    }
+    # the commands of the page
+    (tmp_path / "pytorch.sif").symlink_to(base_image)
+    (tmp_path / "config.yaml").write_text(f"site: mine\ncatalogs: [{tmp_path}]\n")
+    script = f"cd {tmp_path}\n{''.join(blocks('docs/host-libraries.md'))}"
+    lines = machine.bash(script, EBSIF_CONFIG=tmp_path / "config.yaml").stdout.splitlines()
+    rows = [line.split(maxsplit=2) for line in lines]
+    assert rows.count(["libmpi.so.12", f"{SYSTEM}/libmpich.so.12", "named"]) == 2
+    reasons = [why for name, _, why in rows if name == "libucp.so.0"]
+    assert reasons == ["libmpich.so.12 needs it", "the image lacks it"]
+    assert [path for name, path, why in rows if why == "of the image, which is new enough"] == list(
+        recorded["host_libraries"]["served"].values()
+    )
+    done = machine.run(["ebsif", "site", "libraries", small_image("python-3.9"), *chosen], check=False)
+    assert done.returncode == 1
+    assert "error: /lib/x86_64-linux-gnu/" in done.stdout
+    assert "and the image has up to GLIBC_2.30: use a newer image" in done.stdout
+    damaged = tmp_path / "damaged.sif"
+    damaged.write_bytes(base_image.read_bytes()[:100000])
+    for arguments in ([damaged, *chosen], ["--site", "local"]):
+        done = machine.run(["ebsif", "site", "libraries", *arguments], check=False)
+        assert (done.returncode, done.stdout) == (3, ""), done
 
 
 def test_a_library_with_less_than_the_image(tmp_path, base_image):

@@ -462,8 +462,13 @@ def test_show(place):
     # admin 4: whether the image exists
     (place / "images").mkdir()
     (place / "images/jax-0.10.0.sif").touch()
-    (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
-    assert f"{place}/images (stable): found\n" in run(place, "show", *MINE, "JAX/0.10.0").stdout
+    # K-01, K-03: what a module will have of the host
+    host = "host_libraries: {libraries: [libcxi.so.1]}\nhost_programs: {programs: [srun, '?sbatch']}\n"
+    (place / "sites/mine/site.yaml").write_text(f"{SITE}{host}images: {{directories: [{{path: {place}/images}}]}}\n")
+    shown = run(place, "show", *MINE, "JAX/0.10.0").stdout
+    assert f"{place}/images (stable): found\n" in shown
+    assert f"{'of the host':16}libcxi.so.1 (libraries)\n" in shown
+    assert f"{'of the host':16}srun, ?sbatch (they start programs there)\n" in shown
     assert f"{place}/images (stable): not found\n" in run(place, "show", *MINE, "JAX/0.5.0").stdout
     assert "known versions:\n  0.10.0-20250601\n  0.5.0" in run(place, "show", *MINE, "JAX/9", status=3).stderr
 

@@ -64,6 +64,9 @@ def run(*arguments, **options):
         (["help", "isntall"], "there is no command 'isntall'"),
         # N10: the record of a run is no option, so nothing in it is obeyed
         (["job", "--from", "record.json"], "unrecognized arguments: --from"),
+        (["site", "init"], "init needs a name for the site: ebsif site init NAME"),
+        (["site", "init", "new", "--json"], "--site and --json are for libraries, not for init"),
+        (["site", "init", "new", "--catalog", "/a", "--catalog", "/b"], "init writes to one catalog"),
         (["extend", "x", "--robot"], "put -- before options of eb"),
         (["extend", "x", "einops", "rich"], "To add packages: `ebsif extend x --add einops rich` "),
     ],

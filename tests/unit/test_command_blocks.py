@@ -34,6 +34,7 @@ TRIED = {
     "docs/for-administrators.md": "test_documentation.py::test_the_other_quick_starts",
     "docs/for-easybuild.md": "test_documentation.py::test_the_other_quick_starts",
     "docs/for-users.md": "test_documentation.py::test_the_quick_start_for_users",
+    "docs/host-libraries.md": "test_host_libraries.py::test_what_an_image_would_get",
     "docs/images-in-place.md": "test_images_in_place.py::test_the_page_and_its_workflow",
     "docs/jupyter.md": [
         "test_notebooks.py::test_a_notebook_in_a_jupyter_of_the_host",

@@ -32,7 +32,7 @@ HEADINGS = {
         "ood": "write an app for Open OnDemand",
     },
     "run a site": {
-        "site": "create a profile for your site",
+        "site": "create a profile for your site, or try its host libraries",
         "add": "add an image to the catalog",
         "scan": "find images that the catalog lacks, and add them",
         "import": "import existing easyconfigs into the catalog",

@@ -10,7 +10,7 @@ trust.
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -182,10 +182,7 @@ def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterato
     packages = lockfile.versions_in(record.venv_packages)
     if record.system_layer.requested:
         yield "system packages", record.system_layer.summary
-    if record.host_libraries.libraries:
-        yield "of the host", ", ".join(sorted(record.host_libraries.libraries))
-    if record.host_programs.programs:
-        yield "of the host", f"{', '.join(sorted(record.host_programs.programs))} (they start programs there)"
+    yield from lines_of_host(sorted(record.host_libraries.libraries), sorted(record.host_programs.programs))
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
     for text in record.replacements:
         yield "replaced", text
@@ -195,6 +192,14 @@ def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterato
     if programs:
         yield "run", ", ".join(programs)
     yield "  in it" if programs else "run", "singularity exec $SIF COMMAND"
+
+
+def lines_of_host(libraries: Sequence[str], programs: Sequence[str]) -> Iterator[tuple[str, object]]:
+    """Yield (name, value) for each line about what comes from the host."""
+    if libraries:
+        yield "of the host", f"{', '.join(libraries)} (libraries)"
+    if programs:
+        yield "of the host", f"{', '.join(programs)} (they start programs there)"
 
 
 def in_image(record: lockfile.Record) -> str:
@@ -229,6 +234,9 @@ def lines(container: Container, installation: Optional[Installation], directory:
     if not container.image_places and not container.source:
         yield "  searched in", "EasyBuild's source paths (the site has no image directories)"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
+    if not installation:
+        host = easyconfig.of_host(container)
+        yield from lines_of_host(host["host_libraries"].get("libraries", []), host["host_programs"].get("programs", []))
     if easyconfig.caches_of(container):
         yield "caches", "per job on the node in " + " or ".join(container.site.caches.node)
         yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (no other in the profile)"

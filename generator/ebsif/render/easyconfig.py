@@ -94,8 +94,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {
             **binds_of(container),
             "library_binds": container.all_binds.libraries,
-            "host_libraries": of_host(container.host_libraries, container.site.host_libraries),
-            "host_programs": of_host(container.host_programs, container.site.host_programs),
+            **of_host(container),
             "masked_paths": container.masked_paths,
         },
         of_module(container),
@@ -266,10 +265,14 @@ def binds_of(container: Container) -> dict[str, Any]:
     return {"binds": bind_lines(own), "bind_file": site.file, "bind_file_default": bind_lines(site)}
 
 
-def of_host(own: Any, site: Any) -> dict[str, list[str]]:
-    """Return what a container has of the host: what the site names, unless the record says otherwise."""
-    value = site if own == "site" else own
-    return {key: items for key, items in value.model_dump().items() if items} if value else {}
+def of_host(container: Container) -> dict[str, dict[str, list[str]]]:
+    """Return the parameters of what a container has of the host: the site's, unless the record says otherwise."""
+    found = {}
+    for name in ("host_libraries", "host_programs"):
+        own = getattr(container, name)
+        value = getattr(container.site, name) if own == "site" else own
+        found[name] = {key: items for key, items in value.model_dump().items() if items} if value else {}
+    return found
 
 
 def conda_env(container: Container) -> Optional[str]:

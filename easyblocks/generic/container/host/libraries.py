@@ -37,6 +37,9 @@ GLIBC = re.compile(r'(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|t
                    r'libnss_(files|dns|compat|hesiod|db))\.so\.[12346]\Z|libpthread\.so\.0\Z')
 LIBC = 'libc.so.6'
 
+# Why a root is bound.
+NAMED = 'named'
+
 
 class ImageLibrary(NamedTuple):
     """What a library of the image has for others."""
@@ -122,11 +125,19 @@ class HostLibraries:
             names.update(read.needed if read else ())
         return sorted(filter(is_file_name, names))
 
+    def closure(self) -> Decision:
+        """Return all of it, as an image would get it that has none of these libraries, and a new glibc."""
+        bound = dict.fromkeys(self.roots, NAMED)
+        for path, user in self.users(self.libraries):
+            for name in set(user.needed) & set(self.libraries):
+                bound.setdefault(name, "%s needs it" % os.path.basename(path))
+        return Decision(bound, {}, [])
+
     # --- for an image
 
     def decide(self, image: Mapping[str, ImageLibrary]) -> Decision:
         """Return what an image gets, given its libraries by name."""
-        bound = dict.fromkeys(self.roots, 'named')
+        bound = dict.fromkeys(self.roots, NAMED)
         bound.update({name: "the image lacks it" for name in self.libraries
                       if name not in self.roots and name not in image})
         # what is bound may need more than the image has of what wasn't bound, which needs more, and so on
@@ -144,7 +155,7 @@ class HostLibraries:
         problems = [*self.glibc_problems(bound, image), *self.replacement_problems(bound, image)]
         return Decision(bound, served, problems if self.libraries else [])
 
-    def users(self, bound: Mapping[str, str]) -> Iterator[Tuple[str, Elf]]:
+    def users(self, bound: Iterable[str]) -> Iterator[Tuple[str, Elf]]:
         """Yield the files that the container gets, with what the loader reads of them."""
         for path in sorted({*self.plugins, *(self.libraries[name] for name in bound)}):
             read = self.loader.read(path)
