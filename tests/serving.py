@@ -32,6 +32,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/gone":
             self.rfile.read(1)
             open(f"{folder}/gone", "w").close()
+        if self.path == "/upgrade" and self.headers["Connection"] == "Upgrade":
+            self.send_response(101)
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Upgrade", self.headers["Upgrade"])
+            self.end_headers()
+            for line in self.rfile:
+                self.wfile.write(line.upper())
+            return
         ready = time.monotonic() > begin + float(os.environ.get("SLOW", 0.3))
         self.answer(200 if ready or self.path != "/health" else 503, self.path.encode())
 
@@ -59,7 +67,7 @@ else:
 server = Server(where, Handler)
 told = {"words": sys.argv[1:], "variables": dict(os.environ), "process": os.getpid()}
 if isinstance(where, str):
-    told["modes"] = [oct(os.stat(os.path.dirname(where)).st_mode & 0o777), os.listdir(os.path.dirname(where))]
+    told["modes"] = [oct(os.stat(os.path.dirname(where)).st_mode & 0o777), sorted(os.listdir(os.path.dirname(where)))]
 with open(f"{folder}/told.json", "w") as file:
     json.dump(told, file)
 server.serve_forever()
@@ -82,7 +90,7 @@ def ask(path, key, data=None):
 
 said = {"models": ask("/models", key), "post": ask("/x", key, b"question" * 50000)[1] == "QUESTION" * 50000,
         "none": ask("/models", None), "wrong": ask("/models", key[:-1] + "x"),
-        "rank": "RANK" in os.environ, "no_proxy": os.environ["no_proxy"]}
+        "base": base, "rank": "RANK" in os.environ, "no_proxy": os.environ["no_proxy"]}
 with open("said.json", "w") as file:
     json.dump(said, file)
 if sys.argv[1] == "kills":
@@ -162,6 +170,18 @@ class Job:
         assert not processes_with(f"STAND_IN={self.folder}")
         assert not [path for path in Path("/tmp").glob("ebsif-server-12_x-*") if path == self.directory]
         return self.process.returncode, said
+
+    def relay(self):
+        """Return a connection to the relay."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(60)
+        connection.connect(str(self.directory / "relay.sock"))
+        return connection
+
+    def request(self, path, *headers):
+        """Return a request with the key (bytes)."""
+        lines = [f"GET {path} HTTP/1.1", f"Authorization: Bearer {self.KEY}", *headers, "", ""]
+        return "\r\n".join(lines).encode()
 
     @property
     def directory(self):

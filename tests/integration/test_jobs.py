@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from account import as_root
-from serving import CLIENT, SERVER, ask
+from serving import CLIENT, SERVER, Job, ask
 from slurm import ALL_NODES, NODES
 from support import write_program
 
@@ -539,16 +539,19 @@ def test_a_node_without_room(staging):
     assert len(notes) == 1 and "sbcast failed: ranks read " in notes[0]
 
 
-# An account that this machine need not know; it asks the server without the key, and with another one.
+# An account that this machine need not know.
 OTHER = 12345
-ASK = """
-import sys, urllib.request
-for key in (None, "0" * 64):
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    try:
-        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{sys.argv[1]}/v1/models", headers=headers))
-    except urllib.error.HTTPError as error:
-        print(error.code)
+
+# Answers whatever it is asked, and notes it.
+STRANGER = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            print(connection.recv(1000), flush=True)
+            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
 """
 
 
@@ -583,6 +586,25 @@ def test_a_server_and_its_client(serving, client, environment, state):
         assert " --server './vllm serve model' " in serving.record(job)["command"]
 
 
+def test_another_account_at_the_port_of_a_server(tmp_path):
+    """Y-02: the key isn't sent to who listens where the server should."""
+    with as_root():
+        words = [sys.executable, "-c", STRANGER]
+        stranger = subprocess.Popen(words, user=OTHER, group=OTHER, extra_groups=[], stdout=subprocess.PIPE, text=True)
+    port = int(stranger.stdout.readline())
+    try:
+        job = Job(tmp_path)
+        # the server itself listens elsewhere
+        job.start("0", where="{port}", options=[f"--ready=http://127.0.0.1:{port}/health"])
+        status, said = job.ended()
+    finally:
+        with as_root():
+            stranger.kill()
+        heard = stranger.communicate()[0]
+    assert status == 1 and job.KEY not in heard, (said, heard)
+    assert f"port {port} of 127.0.0.1 belongs to another account or machine: start the job again, or use anoth" in said
+
+
 def test_a_server_and_other_accounts(serving):
     """Y-02, Y-03, Y-04: a server alone stays; another account reads nothing of it, and without the key gets 401."""
     (job,) = serving.submit(
@@ -604,8 +626,8 @@ def test_a_server_and_other_accounts(serving):
             denied = other("cat" if path != folder else "ls", str(path))
             assert denied.returncode and "Permission denied" in denied.stderr
         connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-        assert "Permission denied" in other(sys.executable, "-c", connect, told["words"][-1]).stderr
-        assert other(sys.executable, "-c", ASK, str(where["port"])).stdout == "401\n401\n"
+        for path in (told["words"][-1], folder / "relay.sock"):
+            assert "Permission denied" in other(sys.executable, "-c", connect, str(path)).stderr
         seen.append(other("ps", "-eo", "args").stdout)
     assert where["key"] not in "".join(seen)
     # Y-04: from the login node, through the scheduler

@@ -113,12 +113,12 @@ def test_a_job_that_was_started_again(tmp_path, monkeypatch):
     for number, name in enumerate(("b", "a")):
         folder = tmp_path / f"ebsif-server-7-{name}"
         folder.mkdir(mode=0o700)
-        (folder / "server.json").write_text(json.dumps({"port": number}))
+        (folder / "server.json").write_text(json.dumps({"key": name}))
         os.utime(folder, (number, number))
-    assert tunnel.find("7") == {"port": 1}
+    assert tunnel.find("7") == (tmp_path / "ebsif-server-7-a", {"key": "a"})
     (tmp_path / "ebsif-server-7-a/server.json").unlink()
     os.utime(tmp_path / "ebsif-server-7-a", (9, 9))
-    assert tunnel.find("7") == {"error": "not ready"}
+    assert tunnel.find("7")[1] == {"error": "not ready"}
 
 
 def test_a_port_for_programs_of_the_login_node(login, served):

@@ -1,7 +1,6 @@
 """The run script that starts a server and a program that uses it, with a stand-in for `vllm serve --uds`."""
 
 import contextlib
-import http.client
 import json
 import os
 import re
@@ -11,10 +10,11 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
-from serving import START, Job
+from serving import START, Job, SocketConnection, ask
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def test_a_client_and_its_server(served):
     assert status == 3, said
     assert re.fullmatch(r"start-server: the server has answered after \d seconds\n", said)
     told, found = (json.loads((served.folder / name).read_text()) for name in ("told.json", "said.json"))
+    del found["base"]
     assert found == {
         "models": [200, "/v1/models"],
         "post": True,
@@ -43,7 +44,7 @@ def test_a_client_and_its_server(served):
     }
     # no variables of a rank, no key in words or in the log; what others may not read
     assert told["words"] == ["model", "--uds", told["words"][-1]] and "RANK" not in told["variables"]
-    assert told["modes"] == ["0o700", ["server.sock"]]
+    assert told["modes"] == ["0o700", ["relay.sock", "server.sock"]]
     assert stat.S_IMODE(served.log.stat().st_mode) == 0o600
     assert served.KEY not in served.log.read_text() + str(told["words"])
 
@@ -63,9 +64,8 @@ def test_a_server_that_stays(served):
     while not (path := served.directory / "server.json").exists() or not path.read_text():
         assert time.monotonic() < end
         time.sleep(0.05)
-    where = json.loads(path.read_text())
-    assert (where["key"], stat.S_IMODE(path.stat().st_mode)) == (served.KEY, 0o600)
-    connection = http.client.HTTPConnection("127.0.0.1", where["port"], timeout=60)
+    assert (json.loads(path.read_text()), stat.S_IMODE(path.stat().st_mode)) == ({"key": served.KEY}, 0o600)
+    connection = SocketConnection(str(served.directory / "relay.sock"))
     for head, status in (({"authorization": f"Bearer {served.KEY}"}, 200), ({}, 401)):
         connection.request("GET", "/health", headers=head)
         answer = connection.getresponse()
@@ -115,13 +115,46 @@ def test_a_client_that_has_gone(served):
     """Y-03: the server learns that nobody waits for its answer, so it need not go on."""
     served.start()
     served.wait_for("told.json")
-    where = served.wait_for(served.directory / "server.json")
-    with socket.create_connection(("127.0.0.1", where["port"])) as connection:
-        connection.sendall(f"GET /gone HTTP/1.1\r\nAuthorization: Bearer {served.KEY}\r\n\r\n".encode())
+    served.wait_for(served.directory / "server.json")
+    with served.relay() as connection:
+        connection.sendall(served.request("/gone"))
     end = time.monotonic() + 20
     while not (served.folder / "gone").exists():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_another_protocol(served):
+    """Y-03: WebSocket and others pass, after a request with the key, in both directions."""
+    served.start()
+    served.wait_for("told.json")
+    served.wait_for(served.directory / "server.json")
+    with served.relay() as connection, connection.makefile("rb") as heard:
+        connection.sendall(served.request("/upgrade", "Connection: keep-alive, Upgrade", "Upgrade: shout"))
+        assert heard.readline() == b"HTTP/1.1 101 Switching Protocols\r\n"
+        assert b"Connection: Upgrade\r\n" in list(iter(heard.readline, b"\r\n"))
+        for word in (b"one\n", b"two\n"):
+            connection.sendall(word)
+            assert heard.readline() == word.upper()
+    with served.relay() as connection, connection.makefile("rb") as heard:
+        connection.sendall(served.request("/v1/models", "Connection: Upgrade", "Upgrade: h2c"))
+        assert heard.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert b"Connection: close\r\n" in list(iter(heard.readline, b"\r\n"))
+
+
+def test_connections_without_the_key(served):
+    """Y-02: whoever fills the relay with connections that say nothing stops nobody else, and loses them soon."""
+    served.start("waits")
+    base = served.wait_for("said.json")["base"]
+    place = ("127.0.0.1", urllib.parse.urlsplit(base).port)
+    strangers = [socket.create_connection(place) for _ in range(200)]
+    begin = time.monotonic()
+    assert ask(place[1], served.KEY)[0] == 200
+    for stranger in strangers:
+        stranger.settimeout(20)
+        with stranger, contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    assert time.monotonic() < begin + 15
 
 
 def test_a_signal_for_all_processes(served):

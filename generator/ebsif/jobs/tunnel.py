@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Optional
 
-# Where start-server.py, which runs in the job, describes its server.
-FOLDERS, DESCRIPTION = "/tmp", "server.json"
+# Where start-server.py, which runs in the job, describes its server, and listens.
+FOLDERS, DESCRIPTION, SOCKET = "/tmp", "server.json", "relay.sock"
 
 # Bytes of a piece, characters of a line, and bytes that may wait for one connection, which mustn't stop the others.
 PIECE, LINE, WAITING = 32768, 2**17, 2**26
@@ -95,8 +95,8 @@ class Tunnel:
             writer.close()
 
 
-def find(job: str) -> dict[str, object]:
-    """Return what start-server.py has written about the server of a job on this node, or {"error": REASON}."""
+def find(job: str) -> tuple[Path, dict[str, str]]:
+    """Return the directory of a job's server on this node, and what is written there about it, or {"error": REASON}."""
     own: dict[Path, float] = {}
     for folder in Path(FOLDERS).glob(f"ebsif-server-{re.sub('[^0-9A-Za-z_]', '_', job)[:20]}-*"):
         found = folder.lstat()
@@ -104,13 +104,13 @@ def find(job: str) -> dict[str, object]:
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
             own[folder] = found.st_mtime
     if not own:
-        return {"error": "no server"}
+        return Path(FOLDERS), {"error": "no server"}
+    # a job that was killed and started again on this node has left an older one
+    newest = max(own, key=lambda one: own[one])
     try:
-        # a job that was killed and started again on this node has left an older one
-        description: dict[str, object] = json.loads((max(own, key=lambda one: own[one]) / DESCRIPTION).read_text())
-        return description
+        return newest, json.loads((newest / DESCRIPTION).read_text())
     except FileNotFoundError:
-        return {"error": "not ready"}
+        return newest, {"error": "not ready"}
 
 
 async def serve(job: str) -> None:
@@ -120,12 +120,11 @@ async def serve(job: str) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
-    description = find(job)
+    folder, description = find(job)
     writer.write(json.dumps(description).encode() + b"\n")
     await writer.drain()
-    if "port" in description:
-        port = str(description["port"])
-        await Tunnel(reader, writer, lambda: asyncio.open_connection("127.0.0.1", port)).run()
+    if "error" not in description:
+        await Tunnel(reader, writer, lambda: asyncio.open_unix_connection(str(folder / SOCKET))).run()
 
 
 if __name__ == "__main__":

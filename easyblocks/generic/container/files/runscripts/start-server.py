@@ -12,19 +12,23 @@ server, and the status is the program's; when the server ends, so does the progr
 
 Without a program, the server stays, and USR1 ends it successfully: what saves no state can be started again.
 
-EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB is the ID of the job, by which `ebsif connect` finds it.
+EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB is the ID of the job, by which `ebsif connect` finds the
+directory with the key and a second socket of the relay.
 """
 import argparse
 import asyncio
+import collections
 import contextlib
 import hmac
 import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,9 +43,15 @@ from job_processes import (OF_THIS_RANK, TO_END, EndError, Service, exit_status,
 
 HERE = '127.0.0.1'
 
-# Seconds that an answer or the head of a request may take; that a server has to end; and in which a failure of the
-# program may come from a server that is just ending.
+# Seconds that an answer may take; that a server has to end; and in which a failure of the program may come from a
+# server that is just ending.
 MOMENT, END_LIMIT, SAME_TIME = 20, 10, 1
+
+# In /proc/net/tcp, the state of a socket that waits for connections.
+LISTENS = '0A'
+
+# Connections that have not shown the key yet, and seconds that they have: everybody on the node can make some.
+MOST_UNKNOWN, HEAD_LIMIT = 64, 5
 
 # The longest head of a request, and the lines of the server's output that are shown when it fails.
 LONGEST_HEAD, LAST_LINES = 65536, 20
@@ -50,7 +60,12 @@ LONGEST_HEAD, LAST_LINES = 65536, 20
 PROBLEM = b'{"error": {"message": "the key of this server is missing or wrong", "code": "invalid_api_key"}}'
 REFUSED = (b'HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Type: application/json\r\n'
            b'Connection: close\r\nContent-Length: %d\r\n\r\n%s' % (len(PROBLEM), PROBLEM))
+SWITCHED = b'HTTP/1.1 101'
 UNREACHABLE = b'HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
+
+
+class StrangerError(ConnectionError):
+    """Another account listens where the server should, or another machine: it mustn't get the key."""
 
 
 class Address:
@@ -66,16 +81,24 @@ class Address:
             connection.settimeout(MOMENT)
             connection.connect(self.path)
             return connection
-        return socket.create_connection((self.host, self.port), MOMENT)
+        connection = socket.create_connection((self.host, self.port), MOMENT)
+        check_owner(connection)
+        return connection
 
     async def open(self):
         """Return a reader and a writer that are connected to the server."""
         if self.path:
             return await asyncio.open_unix_connection(self.path)
-        return await asyncio.open_connection(self.host, self.port)
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        try:
+            check_owner(writer.get_extra_info('socket'))
+        except OSError:
+            writer.close()
+            raise
+        return reader, writer
 
     def answers(self, path, key):
-        """Return whether a path answers with success."""
+        """Return whether a path answers with success; raise StrangerError if it isn't the server that would."""
         connection = http.client.HTTPConnection(self.host, self.port or None, timeout=MOMENT)
         try:
             connection.sock = self.connect()
@@ -83,23 +106,61 @@ class Address:
             answer = connection.getresponse()
             answer.read()
             return 200 <= answer.status < 300
+        except StrangerError:
+            raise
         except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
 
 
+def check_owner(connection):
+    """Raise StrangerError unless a process of this account has the other side of a TCP connection."""
+    own, other = connection.getsockname(), connection.getpeername()
+    ours, theirs = as_in_proc(*own[:2]), as_in_proc(*other[:2])
+    anywhere = as_in_proc('0.0.0.0', other[1]) + as_in_proc('::', other[1])
+    accepted, listening = set(), set()
+    for path in ('/proc/net/tcp', '/proc/net/tcp6'):
+        # a node may be without IPv6
+        with contextlib.suppress(FileNotFoundError), open(path) as table:
+            for line in table:
+                _, local, remote, state, _, _, _, account, _, inode = line.split()[:10]
+                if local in theirs and remote in ours and inode != '0':
+                    accepted.add(account)
+                elif state == LISTENS and local in theirs + anywhere:
+                    listening.add(account)
+    # until it is accepted, a connection has no owner, but waits for the one who listens
+    if (accepted or listening) != {str(os.getuid())}:
+        raise StrangerError('port %d of %s belongs to another account or machine' % (other[1], other[0]))
+
+
+def as_in_proc(host, port):
+    """Return how /proc/net/tcp and tcp6 show an address (list of str)."""
+    hosts = [socket.inet_pton(socket.AF_INET6, host if ':' in host else '::ffff:' + host)]
+    if ':' not in host:
+        hosts.append(socket.inet_aton(host))
+    # as words in the order of bytes of this machine
+    return ['%s:%04X' % (''.join('%08X' % word for (word,) in struct.iter_unpack('=I', one)), port) for one in hosts]
+
+
 # --- the relay
 
 class Relay:
-    """Listens on a port of the loop-back address, and lets requests through that have the key."""
+    """Lets requests through that have the key; listens on a socket file, and maybe on a port."""
 
-    def __init__(self, key):
-        self.key, self.address = key, None
-        self.listener = socket.socket()
-        self.listener.bind((HERE, 0))
-        self.listener.listen(128)
-        self.port = self.listener.getsockname()[1]
+    def __init__(self, key, path):
+        self.key, self.address, self.listeners = key, None, []
+        # which haven't shown the key yet, the oldest first
+        self.unknown = collections.OrderedDict()
+        self.listen(socket.AF_UNIX, path)
+
+    def listen(self, family, place):
+        """Listen at a place; return its name."""
+        listener = socket.socket(family)
+        listener.bind(place)
+        listener.listen(128)
+        self.listeners.append(listener)
+        return listener.getsockname()
 
     def start(self, address):
         """Start it in a process of its own, for the server at an Address; return its number."""
@@ -113,22 +174,33 @@ class Relay:
                 self.run()
             finally:
                 os._exit(1)
-        self.listener.close()
+        for listener in self.listeners:
+            listener.close()
         return process
 
     def run(self):
         """Relay, until killed."""
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        self.listener.setblocking(False)
-        loop.run_until_complete(asyncio.start_server(self.relay, sock=self.listener, limit=LONGEST_HEAD))
+        # each request takes two
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        for listener in self.listeners:
+            listener.setblocking(False)
+            start = asyncio.start_unix_server if listener.family == socket.AF_UNIX else asyncio.start_server
+            loop.run_until_complete(start(self.relay, sock=listener, limit=LONGEST_HEAD))
         loop.run_forever()
 
     async def relay(self, reader, writer):
-        """Relay one request: each has a connection of its own, because each has to have the key."""
+        """Relay one request, or another protocol that it asks for: each connection has to have the key."""
+        self.unknown[writer] = None
+        if len(self.unknown) > MOST_UNKNOWN:
+            # rather than the new one, which may be ours: its head comes at once
+            self.unknown.popitem(last=False)[0].transport.abort()
         try:
-            head = await asyncio.wait_for(reader.readuntil(b'\r\n\r\n'), MOMENT)
+            head = await asyncio.wait_for(reader.readuntil(b'\r\n\r\n'), HEAD_LIMIT)
             if has_key(head, self.key):
+                self.unknown.pop(writer, None)
                 await self.pass_on(head, reader, writer)
             else:
                 writer.write(REFUSED)
@@ -137,6 +209,7 @@ class Relay:
             # the client has gone, or isn't one
             pass
         finally:
+            self.unknown.pop(writer, None)
             writer.close()
 
     async def pass_on(self, head, reader, writer):
@@ -147,16 +220,16 @@ class Relay:
             writer.write(UNREACHABLE)
             await writer.drain()
             return
-        server.write(for_one_request(head))
+        server.write(with_connection(head, b'Upgrade' if asks_for_upgrade(head) else b'close'))
         # of what the client still sends, the server may want nothing
         request = asyncio.ensure_future(copy(reader, server))
         try:
             head = await answer.readuntil(b'\r\n\r\n')
-            while head.startswith(b'HTTP/1.1 1'):
+            while head.startswith(b'HTTP/1.1 1') and not head.startswith(SWITCHED):
                 # 100 Continue
                 writer.write(head)
                 head = await answer.readuntil(b'\r\n\r\n')
-            writer.write(for_one_request(head))
+            writer.write(head if head.startswith(SWITCHED) else with_connection(head, b'close'))
             await copy(answer, writer)
         finally:
             request.cancel()
@@ -174,10 +247,15 @@ def has_key(head, key):
     return len(given) == 1 and hmac.compare_digest(given[0], b'Bearer ' + key.encode())
 
 
-def for_one_request(head):
-    """Return the head of a request or an answer, with the word that nothing else follows on its connection."""
+def asks_for_upgrade(head):
+    """Return whether the head of a request asks for another protocol, such as WebSocket."""
+    return any(name == b'upgrade' for name, _ in headers_of(head))
+
+
+def with_connection(head, value):
+    """Return the head of a request or an answer, with another value of Connection."""
     others = [line for name, line in headers_of(head) if name not in (b'connection', b'keep-alive')]
-    return b'\r\n'.join([head.partition(b'\r\n')[0], *others, b'Connection: close', b'', b''])
+    return b'\r\n'.join([head.partition(b'\r\n')[0], *others, b'Connection: ' + value, b'', b''])
 
 
 async def copy(reader, writer):
@@ -206,14 +284,16 @@ class Server(Service):
         """Start the server, then the program; raise EndError when all is over."""
         for name in OF_THIS_RANK:
             os.environ.pop(name, None)
-        relay = Relay(self.key)
+        relay = Relay(self.key, os.path.join(self.folder, 'relay.sock'))
+        # clients of OpenAI need a port
+        port = relay.listen(socket.AF_INET, (HERE, 0))[1] if self.options.arguments else 0
         words, address, path = self.resolve()
         self.relay = relay.start(address)
         self.start_server(words)
         self.wait_for(address, path)
-        self.describe(relay.port)
+        self.describe()
         if self.options.arguments:
-            self.set_environment(relay.port)
+            self.set_environment(port)
             self.start_program(self.options.arguments)
         else:
             self.stays = True
@@ -263,7 +343,7 @@ class Server(Service):
     def wait_for(self, address, path):
         """Wait until the server answers."""
         begin = time.monotonic()
-        while not address.answers(path, self.key):
+        while not self.answers(address, path):
             self.step()
             if time.monotonic() > begin + self.options.within:
                 self.show_log()
@@ -272,6 +352,15 @@ class Server(Service):
             time.sleep(0.2)
         say('the server has answered after %d seconds' % (time.monotonic() - begin))
 
+    def answers(self, address, path):
+        """Return whether the server answers."""
+        try:
+            return address.answers(path, self.key)
+        except StrangerError as error:
+            # or has the server just ended?
+            self.step()
+            raise EndError(1, '%s: start the job again, or use another port' % error) from None
+
     def set_environment(self, port):
         """Set the variables of the program."""
         os.environ['OPENAI_BASE_URL'] = 'http://%s:%d/v1' % (HERE, port)
@@ -279,11 +368,11 @@ class Server(Service):
             # the proxy of the site can't reach this node
             os.environ[name] = ','.join(filter(None, [os.environ.get(name), HERE]))
 
-    def describe(self, port):
+    def describe(self):
         """Write down for `ebsif connect` how to reach the server."""
         with open(os.open(os.path.join(self.folder, 'server.json'), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
                   'w') as file:
-            json.dump({'port': port, 'key': self.key}, file)
+            json.dump({'key': self.key}, file)
 
     def finish(self):
         """Remove the directory of the server."""
