@@ -250,11 +250,8 @@ def test_concurrent_renders(tmp_path):
 def found(name, init="image", packages=None, **values):
     """Return an inspection of an image with that name, whose file is this one."""
     python = None if init == "none" else inspection.Python("3.12.1", "/opt/x", "/opt/x", packages or {})
-    inspected = inspection.Inspection(
-        path=f"/images/{name}", resolved=str(Path(__file__)), size=1, python=python, init=init, **values
-    )
-    inspected.resolved = f"/images/{name}"
-    return inspected
+    path = f"/images/{name}"
+    return inspection.Inspection(path=path, resolved=path, size=1, python=python, init=init, **values)
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_labels_of_new_software():
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""
     image = found("tool-1.0.sif")
-    image.python = dataclasses.replace(image.python, **python)
+    image = dataclasses.replace(image, python=dataclasses.replace(image.python, **python))
     proposal = adding.propose(image, [], name="Tool")
     assert proposal.new_family["venv"] is (reason is None)
     assert (reason or "") in proposal.reviews.get("venv", "")

@@ -35,7 +35,7 @@ def test_the_runtime_has_the_environment_of_installations(runtime, tmp_path, mon
     for name, value in {**KEPT_AWAY, "APPTAINER_TMPDIR": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
-    inspection.read_labels(found)
+    inspection.with_labels(found)
     assert inspection.run_in_image(found, "sh", text="input").stdout == "input"
     lines = (tmp_path / "apptainer.environment").read_text().split("\0")
     environment = dict(line.split("=", 1) for line in lines if line)
@@ -63,8 +63,7 @@ def test_programs_of_an_image_that_never_end(runtime, monkeypatch, prints, expec
 def test_a_python_that_prints_something_else(runtime, printed):
     """P-06, security 8: an image whose python3 isn't Python has none."""
     runtime(f"cat <<'END'\n{printed}\nEND")
-    found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
-    inspection.read_python(found)
+    found = inspection.with_python(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1))
     assert found.python is None
 
 
@@ -84,8 +83,7 @@ def test_a_python_that_prints_something_else(runtime, printed):
 def test_labels_that_are_something_else(runtime, labels):
     """P-06: the metadata of an image is JSON that others wrote: what doesn't fit is left out."""
     runtime(f"cat <<'END'\n{labels}\nEND")
-    found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
-    inspection.read_labels(found)
+    found = inspection.with_labels(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1))
     assert (found.labels, found.entry_point) == ({}, {})
 
 

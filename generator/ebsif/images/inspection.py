@@ -5,8 +5,8 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -40,6 +40,9 @@ UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.openconta
 
 # The entry point of an OCI image, in the runscript of a SIF file that was made from it.
 ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
+
+# What the probe image.sh prints besides the environment and the versions of components.
+NO_COMPONENTS = ("system", "bash", "release", "conda", "network-plugin", "network-library", "list", "end")
 
 # Epoch, and what a distribution adds to the version of the software.
 NOT_UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
@@ -88,7 +91,7 @@ class CondaEnvironment:
     python: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Inspection:
     """
     What was found out about an image.
@@ -102,22 +105,22 @@ class Inspection:
     resolved: str
     size: int
     sha256: Optional[str] = None
-    labels: dict[str, str] = field(default_factory=dict)
-    entry_point: dict[str, str] = field(default_factory=dict)
-    signers: list[str] = field(default_factory=list)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    entry_point: Mapping[str, str] = field(default_factory=dict)
+    signers: Sequence[str] = ()
     system: str = ""
     bash: str = ""
     release: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    components: dict[str, str] = field(default_factory=dict)
-    plugins: list[str] = field(default_factory=list)
-    libraries: list[str] = field(default_factory=list)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    components: Mapping[str, str] = field(default_factory=dict)
+    plugins: Sequence[str] = ()
+    libraries: Sequence[str] = ()
     python: Optional[Python] = None
     init: str = INIT_NONE
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
-    conda: list[CondaEnvironment] = field(default_factory=list)
-    listed: dict[str, dict[str, str]] = field(default_factory=dict)
+    conda: Sequence[CondaEnvironment] = ()
+    listed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     listed_in: str = ""
     source: Optional[str] = None
     created: Optional[str] = None
@@ -139,16 +142,16 @@ def inspect(path: Path, checksum: bool = True) -> Inspection:
 
     Raise InspectionError if there is no container runtime, or it can't start this image.
     """
+    found = with_python(with_system(with_labels(of_file(path))))
+    digest = sha256(Path(found.resolved)) if checksum else None
+    return replace(found, signers=sif.signers(found.resolved), sha256=digest)
+
+
+def of_file(path: Path) -> Inspection:
+    """Return an image of which nothing but its file is known; raise InspectionError if it is none."""
     check_file(path)
     resolved = path.resolve()
-    found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
-    read_labels(found)
-    found.signers = sif.signers(str(resolved))
-    read_system(found)
-    read_python(found)
-    if checksum:
-        found.sha256 = sha256(resolved)
-    return found
+    return Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
 
 
 def check_file(path: Path) -> None:
@@ -191,60 +194,63 @@ def run_in_image(found: Inspection, *command: str, text: str = "") -> Done:
     return run_runtime("--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", found.resolved, *command, text=text)
 
 
-def important(labels: dict[str, str]) -> dict[str, str]:
+def important(labels: Mapping[str, str]) -> dict[str, str]:
     """Return those labels that not every build sets."""
     return {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
 
 
-def read_labels(found: Inspection) -> None:
-    """Read the metadata of the image: labels, and the entry point in its runscript."""
+def with_labels(found: Inspection) -> Inspection:
+    """Return an image with its metadata: labels, and the entry point in its runscript."""
     result = run_runtime("inspect", "--json", "--all", found.resolved)
     try:
         attributes = json.loads(result.stdout)["data"]["attributes"]
         labels, runscript = attributes.get("labels"), attributes.get("runscript")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return
+        return found
     # whoever made the image wrote them
-    if isinstance(labels, dict):
-        found.labels = important({name: text for name, text in labels.items() if isinstance(text, str)})
-    if isinstance(runscript, str):
-        found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(runscript)}
+    labels = labels if isinstance(labels, dict) else {}
+    runscript = runscript if isinstance(runscript, str) else ""
+    return replace(
+        found,
+        labels=important({name: text for name, text in labels.items() if isinstance(text, str)}),
+        entry_point={name.lower(): text for name, text in ENTRY_POINT.findall(runscript)},
+    )
 
 
-def read_system(found: Inspection) -> None:
-    """Read the content of the image that can be found without its Python."""
+def with_system(found: Inspection) -> Inspection:
+    """Return an image with the content that can be found without its Python."""
     result = run_in_image(found, "sh", "-c", probe("image.sh"))
-    lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
-    if ["end", "yes"] not in lines:
+    lines = [(name, value) for name, tab, value in (line.partition("\t") for line in result.stdout.splitlines()) if tab]
+    if ("end", "yes") not in lines:
         reason = result.stderr.strip().splitlines()[-1:] or ["no message from the container runtime"]
         # runtimes can start some other files, too
         what = f"can't be started as a container: {reason[0]}" if sif.is_sif(found.resolved) else "is not a SIF file"
         raise InspectionError(f"{found.path} {sif.damage(found.resolved, result.stderr) or what}")
-    for name, value in lines:
-        read_line(found, name, value)
-    found.listed = read_packages("\n".join(value for name, value in lines if name == "list"))
-    found.listed_in = "/.sbom.json" if found.listed else ""
+
+    def all_of(name: str) -> list[str]:
+        return [value for one, value in lines if one == name]
+
+    last, listed = dict(lines), read_packages("\n".join(all_of("list")))
+    variables = {name: value for name, value in lines if name.startswith("environment.")}
+    return replace(
+        found,
+        system=last.get("system", ""),
+        bash=last.get("bash", ""),
+        release=last.get("release", ""),
+        environment={name.removeprefix("environment."): value for name, value in variables.items()},
+        components={name: value for name, value in lines if name not in (*NO_COMPONENTS, *variables)},
+        plugins=all_of("network-plugin"),
+        libraries=all_of("network-library"),
+        conda=[
+            CondaEnvironment(prefix, version) for prefix, _, version in (one.rpartition(" ") for one in all_of("conda"))
+        ],
+        listed=listed,
+        listed_in="/.sbom.json" if listed else "",
+    )
 
 
-def read_line(found: Inspection, name: str, value: str) -> None:
-    """Add a line of the probe's output to the findings."""
-    if name.startswith("environment."):
-        found.environment[name[len("environment.") :]] = value
-    elif name == "network-plugin":
-        found.plugins.append(value)
-    elif name == "network-library":
-        found.libraries.append(value)
-    elif name in ("system", "bash", "release"):
-        setattr(found, name, value)
-    elif name == "conda":
-        prefix, _, version = value.rpartition(" ")
-        found.conda.append(CondaEnvironment(prefix, version))
-    elif name not in ("end", "list"):
-        found.components[name] = value
-
-
-def read_python(found: Inspection) -> None:
-    """Read which Python the image has, and how it is activated."""
+def with_python(found: Inspection) -> Inspection:
+    """Return an image with the Python that it has, and how that is activated."""
     from easybuild.easyblocks.generic.container.imageprograms import read_program
 
     program, start = read_program("installed-packages.py"), probe("python.sh")
@@ -252,18 +258,16 @@ def read_python(found: Inspection) -> None:
     activation = found.environment.get("WITH_CONDA", "")
     conda = CONDA.match(activation)
     if conda:
-        found.conda_root, found.conda_env = conda.groups()
-        prefix = f"{found.conda_root}/envs/{found.conda_env}"
-        if own and own.prefix == prefix:
-            found.python, found.init = own, INIT_IMAGE
-            return
+        root, name = conda.groups()
+        found = replace(found, conda_root=root, conda_env=name)
+        if own and own.prefix == f"{root}/envs/{name}":
+            return replace(found, python=own, init=INIT_IMAGE)
         activated = python_in(run_in_image(found, "bash", "-c", start, "bash", activation, text=program))
         if activated:
-            found.python, found.init = activated, INIT_CONDA_INJECTED
-            return
-    found.python = own
-    if own:
-        found.init = INIT_VENV_IN_IMAGE if own.is_venv else INIT_IMAGE
+            return replace(found, python=activated, init=INIT_CONDA_INJECTED)
+    if not own:
+        return found
+    return replace(found, python=own, init=INIT_VENV_IN_IMAGE if own.is_venv else INIT_IMAGE)
 
 
 def python_of(path: Path) -> Python:
@@ -288,12 +292,7 @@ def programs_of(path: Path, names: Collection[str]) -> set[str]:
 
 def content_of(path: Path) -> Inspection:
     """Return what an image says when it is started; raise InspectionError if it can't be."""
-    check_file(path)
-    resolved = path.resolve()
-    found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
-    read_system(found)
-    read_python(found)
-    return found
+    return with_python(with_system(of_file(path)))
 
 
 def programs(found: Inspection, names: Collection[str]) -> set[str]:
@@ -365,7 +364,7 @@ def software_version(kind: str, version: str) -> str:
     return version if kind in ("pypi", "conda") else NOT_UPSTREAM.sub("", version)
 
 
-def versions_by_name(listed: dict[str, dict[str, str]]) -> dict[str, str]:
+def versions_by_name(listed: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the versions of the software in listed packages by normalized name; those of Python count most."""
     found: dict[str, str] = {}
     for kind in sorted(listed, key=lambda one: one == "pypi"):

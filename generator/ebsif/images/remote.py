@@ -7,8 +7,8 @@ that is attached to it.
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -61,8 +61,7 @@ class Remote:
 
     def named(self, name: str) -> Inspection:
         """Return what is known, with a name for the SIF file."""
-        self.found.resolved = name
-        return self.found
+        return replace(self.found, resolved=name)
 
 
 def is_source(text: str) -> bool:
@@ -81,13 +80,15 @@ def look(source: ImageSource) -> Remote:
     digest = repository.resolve()
     image = repository.image(digest)
     resolved = source.with_digest(digest)
-    found = Inspection(path=str(resolved), resolved="", size=0, source=str(resolved), init="")
-    if image.sif:
-        found.sha256, found.size = image.sif.digest.partition(":")[2], image.sif.size
-    read_configuration(found, configuration(repository, image))
-    found.labels = important({**image.annotations, **found.labels})
-    found.created = found.created or day(image.annotations.get(f"{LABEL}created"))
-    read_bill(found, repository, digest, image)
+    found = Inspection(
+        path=str(resolved),
+        resolved="",
+        size=image.sif.size if image.sif else 0,
+        sha256=image.sif.digest.partition(":")[2] if image.sif else None,
+        source=str(resolved),
+        init="",
+    )
+    found = with_bill(with_configuration(found, configuration(repository, image), image), repository, digest, image)
     stem = (source.repository or Path(source.path).name).rpartition("/")[2]
     # a tag such as `latest` doesn't say which image it is
     tag = source.tag if source.tag and any(map(str.isdigit, source.tag)) else ""
@@ -107,16 +108,20 @@ def configuration(repository: Repository, image: Manifest) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_configuration(found: Inspection, content: dict[str, Any]) -> None:
-    """Add the configuration of an image to what is known: labels, environment, entry point, date."""
+def with_configuration(found: Inspection, content: Mapping[str, Any], image: Manifest) -> Inspection:
+    """Return an image with its configuration: labels (also those of the manifest), environment, entry point, date."""
     config = content.get("config")
     config = config if isinstance(config, dict) else {}
     labels = config.get("Labels")
-    found.labels = {str(name): str(text) for name, text in labels.items()} if isinstance(labels, dict) else {}
-    found.environment = dict(line.split("=", 1) for line in texts(config.get("Env")) if "=" in line)
+    own = {str(name): str(text) for name, text in labels.items()} if isinstance(labels, dict) else {}
     words = {key.lower(): " ".join(texts(config.get(key))) for key in ("Entrypoint", "Cmd")}
-    found.entry_point = {key: text for key, text in words.items() if text}
-    found.created = day(content.get("created"))
+    return replace(
+        found,
+        labels=important({**image.annotations, **own}),
+        environment=dict(line.split("=", 1) for line in texts(config.get("Env")) if "=" in line),
+        entry_point={key: text for key, text in words.items() if text},
+        created=day(content.get("created")) or day(image.annotations.get(f"{LABEL}created")),
+    )
 
 
 def texts(value: Any) -> list[str]:
@@ -131,17 +136,16 @@ def day(text: Any) -> Optional[str]:
     return "".join(match.groups()) if match and match.group(1) > "1980" else None
 
 
-def read_bill(found: Inspection, repository: Repository, digest: str, image: Manifest) -> None:
-    """Add the packages in the first bill of materials of an image that can be read."""
+def with_bill(found: Inspection, repository: Repository, digest: str, image: Manifest) -> Inspection:
+    """Return an image with the packages in the first bill of materials of it that can be read."""
     for blob, manifest in bills(repository, digest, image):
         with contextlib.suppress(EbsifError, ValueError, AttributeError, RecursionError):
             text = repository.read(blob, LARGEST_BILL).decode(errors="replace")
             if blob.media_type == STATEMENT:
                 text = json.dumps(json.loads(text).get("predicate"))
-            found.listed = read_packages(text)
-        if found.listed:
-            found.listed_in = f"the bill of materials {manifest}"
-            return
+            if listed := read_packages(text):
+                return replace(found, listed=listed, listed_in=f"the bill of materials {manifest}")
+    return found
 
 
 def bills(repository: Repository, digest: str, image: Manifest) -> Iterator[tuple[Descriptor, str]]:

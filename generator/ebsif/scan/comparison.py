@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -228,10 +228,10 @@ def inspected(path: Path) -> Inspection:
         steps.begin(f"looking into {path.name}", important=False)
         found = inspection.inspect(path, checksum=False)
     stated = stated_beside(path)
-    found.sha256 = stated.sha256 if stated else sha256_of(path)
+    found = replace(found, sha256=stated.sha256 if stated else sha256_of(path))
     if not found.listed:
-        found.listed, bill = packages_beside(path)
-        found.listed_in = str(bill) if found.listed else ""
+        listed, bill = packages_beside(path)
+        found = replace(found, listed=listed, listed_in=str(bill) if listed else "")
     return found
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -83,14 +83,13 @@ def fetched(source: ImageSource, name: str, folder: Optional[Path], known: Optio
     sha256 = known.found.sha256 if known else None
     path, resolved = fetching.fetch(source, name, folder, known.layers if known else 0, sha256)
     found = inspection.inspect(path, checksum=not sha256)
-    found.source, found.sha256 = str(resolved), sha256 or found.sha256
-    if resolved.kind in CONVERTED:
-        # another conversion makes another file
-        found.sha256 = None
+    # another conversion makes another file
+    digest = None if resolved.kind in CONVERTED else sha256 or found.sha256
+    found = replace(found, source=str(resolved), sha256=digest)
     if known:
-        found.created = known.found.created
+        found = replace(found, created=known.found.created)
         if not found.listed:
-            found.listed, found.listed_in = known.found.listed, known.found.listed_in
+            found = replace(found, listed=known.found.listed, listed_in=known.found.listed_in)
     return Sourced(resolved, found, partial(inspection.programs, found), path)
 
 
