@@ -579,8 +579,8 @@ def test_a_server_and_its_client(serving, client, environment, state):
     assert (found["JobState"], found["ExitCode"]) == state, serving.said()
     assert ("no GPU" in serving.log(job)) == bool(environment)
     serving.wait(lambda: serving.processes(job) == {})
-    assert not list(Path("/tmp").glob(f"ebsif-server-{job}-*"))
     if not environment:
+        assert not Path(json.loads((serving.folder / "told.json").read_text())["words"][-1]).parent.exists()
         asked = json.loads((serving.folder / "said.json").read_text())
         assert (asked["models"], asked["none"][0], asked["post"]) == ([200, "/v1/models"], 401, True)
         assert " --server './vllm serve model' " in serving.record(job)["command"]
@@ -611,9 +611,9 @@ def test_a_server_and_other_accounts(serving):
         "--name steps --signal 60 --requeue --server './vllm serve model'", "", STAND_IN=serving.folder
     )
     serving.wait(lambda: (serving.folder / f"steps-{job}.out").exists() and "ebsif connect" in serving.log(job), 120)
-    (folder,) = Path("/tmp").glob(f"ebsif-server-{job}-*")
-    where = json.loads((folder / "server.json").read_text())
     told = json.loads((serving.folder / "told.json").read_text())
+    folder = Path(told["words"][-1]).parent
+    where = json.loads((folder / "server.json").read_text())
     log = serving.folder / f"steps-{job}-server.log"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     seen = [path.read_text() for path in serving.folder.glob("steps-*")]
@@ -647,4 +647,4 @@ def test_a_server_and_other_accounts(serving):
     serving.cluster.slurm("scancel", job)
     assert serving.ended(job)["JobState"] == "CANCELLED"
     serving.wait(lambda: serving.processes(job) == {})
-    assert not list(Path("/tmp").glob(f"ebsif-server-{job}-*"))
+    assert not folder.exists()

@@ -20,11 +20,11 @@ from support import heed_signals
 
 PERSON = pwd.getpwuid(os.getuid()).pw_name
 
-# Answers for any job as it was told, and runs what srun would run on a node.
+# Answers as it was told, %s is the ID of the job, and runs what srun would run on a node.
 PROGRAMS = {
-    "squeue": '#!/bin/sh\necho "$SAYS"\n',
+    "squeue": '#!/bin/sh\nfor job; do :; done\nprintf "$SAYS" "$job"\n',
     "srun": '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n',
-    "qstat": '#!/bin/sh\nprintf "  Job_Owner = %s@pbs\\n  job_state = R\\n  exec_host = n7/0*4+n8/0\\n" "$SAYS"\n',
+    "qstat": '#!/bin/sh\nprintf "Job Id: $2.pbs\n Job_Owner = $SAYS@pbs\n job_state = R\n exec_host = n7/0*4+n8/0"\n',
     "ssh": '#!/bin/sh\nwhile [ "${1#n}" = "$1" ]; do shift; done\nexec sh -c "$2"\n',
 }
 
@@ -38,7 +38,7 @@ class Login:
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
 
-    def connect(self, *arguments, says=f"RUNNING {PERSON} n7", site="local"):
+    def connect(self, *arguments, says=f"RUNNING {PERSON} n7 %s", site="local"):
         """Start `ebsif connect`; return its Popen."""
         return subprocess.Popen(
             [sys.executable, "-c", "from ebsif.cli import main; raise SystemExit(main())", "connect", *arguments],
@@ -75,7 +75,7 @@ def ready(job):
         assert job.process.poll() is None
 
 
-@pytest.mark.parametrize(("site", "says"), [("local", f"RUNNING {PERSON} n7"), ("derecho", PERSON)])
+@pytest.mark.parametrize(("site", "says"), [("local", f"RUNNING {PERSON} n7 %s"), ("derecho", PERSON)])
 def test_the_server_of_a_running_job(login, served, site, says):
     """Y-04: a socket file of the person alone, the commands for the computer at home, and no key in a file."""
     ready(served)
@@ -111,13 +111,15 @@ def test_a_job_that_was_started_again(tmp_path, monkeypatch):
     """Y-04: what a killed one has left on the node isn't taken for the server of today."""
     monkeypatch.setattr(tunnel, "FOLDERS", str(tmp_path))
     for number, name in enumerate(("b", "a")):
-        folder = tmp_path / f"ebsif-server-7-{name}"
+        folder = tmp_path / f"ebsif-server-{name}"
         folder.mkdir(mode=0o700)
+        (folder / "job").write_text("7")
         (folder / "server.json").write_text(json.dumps({"key": name}))
         os.utime(folder, (number, number))
-    assert tunnel.find("7") == (tmp_path / "ebsif-server-7-a", {"key": "a"})
-    (tmp_path / "ebsif-server-7-a/server.json").unlink()
-    os.utime(tmp_path / "ebsif-server-7-a", (9, 9))
+    assert tunnel.find("7") == (tmp_path / "ebsif-server-a", {"key": "a"})
+    assert tunnel.find("17")[1] == {"error": "no server"}
+    (tmp_path / "ebsif-server-a/server.json").unlink()
+    os.utime(tmp_path / "ebsif-server-a", (9, 9))
     assert tunnel.find("7")[1] == {"error": "not ready"}
 
 
@@ -143,11 +145,13 @@ def test_a_port_for_programs_of_the_login_node(login, served):
     ("job", "says", "expected"),
     [
         ("12", "", "there is no job 12 in the queue: it may have ended"),
-        ("12", "RUNNING somebody n7", "job 12 belongs to somebody: only its owner can reach its server"),
-        ("12", f"PENDING {PERSON} n7", "job 12 doesn't run (its state is PENDING): connect while it does"),
-        ("0", f"RUNNING {PERSON} n7", "job 0 has no server: `ebsif job --server COMMAND` starts one"),
-        ("-x", f"RUNNING {PERSON} n7", ""),
-        ("$(id)", f"RUNNING {PERSON} n7", "'$(id)' is not the ID of a job"),
+        ("12", "RUNNING somebody n7 %s", "job 12 belongs to somebody: only its owner can reach its server"),
+        ("12", f"PENDING {PERSON} n7 %s", "job 12 doesn't run (its state is PENDING): connect while it does"),
+        ("12", f"RUNNING {PERSON} n7 13\nRUNNING {PERSON} n7 14", "12 is a job array: name one of its jobs (13, 14)"),
+        ("12", f"PENDING {PERSON} n/a 12\nRUNNING {PERSON} n7 13", "job 12 doesn't run (its state is PENDING)"),
+        ("0", f"RUNNING {PERSON} n7 %s", "job 0 has no server: `ebsif job --server COMMAND` starts one"),
+        ("-x", f"RUNNING {PERSON} n7 %s", ""),
+        ("$(id)", f"RUNNING {PERSON} n7 %s", "'$(id)' is not the ID of a job"),
     ],
 )
 def test_jobs_without_a_server(login, job, says, expected):

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif.catalog import site
 from ebsif.jobs import job
 from support import CONTAINER_FILES, write_program
@@ -59,6 +60,7 @@ class Batch:
             ("mpiexec", STARTER),
             ("singularity", SINGULARITY),
             ("scontrol", '#!/bin/bash\necho "scontrol $*"\n'),
+            ("flux", "#!/bin/bash\necho node1\n"),
         ):
             write_program(programs / name, text)
         (scripts / "stage-software").write_text(STAGE)
@@ -226,6 +228,27 @@ def test_a_pbs_job(batch, variables, name):
         **variables,
     )[1]
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "variables", "described", "known_as"),
+    [
+        # the members of an array, 12_3 and 12_4, are jobs of their own
+        ("slurm", {"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12"}, "RUNNING me n7 13\nRUNNING me n7 14\n", "14"),
+        ("pbs", {"PBS_JOBID": "12.pbs.example.org"}, "Job Id: 12.pbs.example.org\n  Job_Owner = me@n1\n", "12"),
+        ("pbs", {"PBS_JOBID": "12[3].pbs", "PBS_ARRAY_INDEX": "3"}, "Job Id: 12[3].pbs\n  Job_Owner = me@n\n", "12[3]"),
+        ("flux", {"FLUX_ENCLOSING_ID": "ƒ2xYz"}, "f2xYz RUN me n7\n", "f2xYz"),
+        ("flux", {"FLUX_ENCLOSING_ID": "f2xYz"}, "f2xYz SCHED me\n", "f2xYz"),
+    ],
+)
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_the_id_by_which_a_server_is_found(batch, kind, variables, described, known_as, locale):
+    """Y-04, L-09: a job and its scheduler spell the ID alike, also of a member of an array, and of Flux."""
+    text = f'source "$RUNSCRIPTS/job.bash" {kind} x; job_server; printf "%s\n" "$EBSIF_JOB"'
+    status, said, errors = batch.run(text, LC_ALL=locale, **variables)
+    assert (status, said) == (0, [known_as]), errors
+    described = described.replace("\n  Job_Owner", "\n  Job_Name = x\n  Job_Owner") + "  job_state = R\n"
+    assert known_as in [one.id for one in SCHEDULERS[kind].jobs(described)]
 
 
 def test_the_other_name_of_the_runtime(batch, tmp_path):

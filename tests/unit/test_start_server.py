@@ -44,7 +44,7 @@ def test_a_client_and_its_server(served):
     }
     # no variables of a rank, no key in words or in the log; what others may not read
     assert told["words"] == ["model", "--uds", told["words"][-1]] and "RANK" not in told["variables"]
-    assert told["modes"] == ["0o700", ["relay.sock", "server.sock"]]
+    assert told["modes"] == ["0o700", ["job", "relay.sock", "server.sock"]]
     assert stat.S_IMODE(served.log.stat().st_mode) == 0o600
     assert served.KEY not in served.log.read_text() + str(told["words"])
 
@@ -73,7 +73,7 @@ def test_a_server_that_stays(served):
     served.process.send_signal(signal.SIGTERM)
     status, said = served.ended()
     assert status == 143
-    assert "start-server: the server answers. To use it: ebsif connect 12.x\n" in said
+    assert "start-server: the server answers. To use it: ebsif connect '12[3]'\n" in said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,19 @@ directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
-from typing import Dict, Set, Tuple
+import re
+from typing import Dict, List, NamedTuple, Set, Tuple
+
+
+class Job(NamedTuple):
+    """A job, as its scheduler describes it."""
+
+    # as the job itself writes it (job.bash), however a person does
+    id: str
+    state: str
+    owner: str
+    # the first one; empty if it has none yet
+    node: str
 
 
 class Scheduler:
@@ -39,7 +51,7 @@ class Scheduler:
     # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
     state: Tuple[str, ...]
     queued: str
-    # a regular expression for what that prints, with groups for state, owner and first node; the state of one that runs
+    # a regular expression for what that prints of a job, with a group for each field of Job; the state of one that runs
     described: str
     running: str
     # the command that runs another one on the first node of a job, %j, or %n, so that both its ends are pipes
@@ -52,6 +64,12 @@ class Scheduler:
     lacks: Dict[str, str] = {}
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
     steps: Tuple[Tuple[str, str], ...]
+
+    @classmethod
+    def jobs(cls, text: str) -> List[Job]:
+        """Return the jobs that `state` has printed: several if the ID is that of a job array."""
+        return [Job(**{name: value or '' for name, value in found.groupdict().items()})
+                for found in re.finditer(cls.described, text, re.DOTALL)]
 
     @classmethod
     def commands(cls) -> Set[str]:
@@ -71,9 +89,10 @@ class Slurm(Scheduler):
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     answers = ('sinfo',)
     cancel = ('scancel',)
-    state = ('squeue', '--noheader', '--format=%T %u %B', '--jobs')
+    state = ('squeue', '--noheader', '--format=%T %u %B %A', '--jobs')
     queued = 'PENDING|CONFIGURING'
-    described = r'(?P<state>\S+) (?P<owner>\S+) (?P<node>\S+)'
+    # a member of an array, 12_3, has an ID of its own in SLURM_JOB_ID
+    described = r'(?P<state>\S+) (?P<owner>\S+) (?P<node>\S+) (?P<id>\S+)'
     running = 'RUNNING'
     inside = ('srun', '--jobid=%j', '--overlap', '--nodes=1', '--ntasks=1', '--relative=0', '--quiet')
     whole_nodes = r'--exclusive(=(exclusive|user))?(\s|$)'
@@ -94,7 +113,8 @@ class PBS(Scheduler):
     cancel = ('qdel',)
     state = ('qstat', '-f')
     queued = 'job_state = [QHW]'
-    described = (r'Job_Owner = (?P<owner>[^@\s]+).*job_state = (?P<state>\w)'
+    # without the name of the server, which people leave out
+    described = (r'Job Id: (?P<id>[^.\s]+).*Job_Owner = (?P<owner>[^@\s]+).*job_state = (?P<state>\w)'
                  r'(.*exec_host = (?P<node>[^/\s]+))?')
     running = 'R'
     # it starts nothing else in a job, but lets its owner in
@@ -118,9 +138,9 @@ class Flux(Scheduler):
     after = ('--dependency=afterok:%s',)
     answers = ('flux', 'jobs')
     cancel = ('flux', 'cancel')
-    state = ('flux', 'jobs', '--no-header', '--format={state} {username} {nodelist}')
+    state = ('flux', 'jobs', '--no-header', '--format={id.f58plain} {state} {username} {nodelist}')
     queued = 'DEPEND|PRIORITY|SCHED'
-    described = r'(?P<state>\S+) (?P<owner>\S+)( (?P<node>\S+))?'
+    described = r'(?P<id>\S+) (?P<state>\S+) (?P<owner>\S+)( (?P<node>\S+))?'
     running = 'RUN'
     inside = ('flux', 'proxy', '%j', 'flux', 'exec', '--rank=0')
     whole_nodes = r'(^|\s)(--exclusive|-x)(\s|$)'

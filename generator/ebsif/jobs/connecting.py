@@ -40,15 +40,20 @@ def command(scheduler: type[Scheduler], job: str) -> list[str]:
         said = processes.run(words, ANSWER_LIMIT).stdout
     except FileNotFoundError:
         raise EbsifError(f"{words[0]} is not on PATH: connect from a login node") from None
-    found = re.search(scheduler.described, said, re.DOTALL)
-    if not found:
+    jobs = scheduler.jobs(said)
+    # the last member of an array has the ID of the array
+    jobs = [one for one in jobs if one.id == job] or jobs
+    if not jobs:
         raise EbsifError(f"there is no job {job} in the queue: it may have ended")
-    if found["owner"] != person():
-        raise EbsifError(f"job {job} belongs to {found['owner']}: only its owner can reach its server")
-    if found["state"] != scheduler.running:
-        raise EbsifError(f"job {job} doesn't run (its state is {found['state']}): connect while it does")
-    program = [sys.executable, "-I", tunnel.__file__, job.partition(".")[0] if scheduler.kind == "pbs" else job]
-    inside = [word.replace("%j", job).replace("%n", found["node"] or "") for word in scheduler.inside]
+    if len(jobs) > 1:
+        raise EbsifError(f"{job} is a job array: name one of its jobs ({', '.join(one.id for one in jobs)})")
+    (found,) = jobs
+    if found.owner != person():
+        raise EbsifError(f"job {job} belongs to {found.owner}: only its owner can reach its server")
+    if found.state != scheduler.running:
+        raise EbsifError(f"job {job} doesn't run (its state is {found.state}): connect while it does")
+    program = [sys.executable, "-I", tunnel.__file__, found.id]
+    inside = [word.replace("%j", found.id).replace("%n", found.node) for word in scheduler.inside]
     # ssh gives its words to a shell
     return [*inside, shlex.join(program)] if inside[0] == "ssh" else [*inside, *program]
 

@@ -12,15 +12,15 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Optional
 
-# Where start-server.py, which runs in the job, describes its server, and listens.
-FOLDERS, DESCRIPTION, SOCKET = "/tmp", "server.json", "relay.sock"
+# Where start-server.py, which runs in the job, describes its server and listens: in a directory for each, the file with
+# the ID of the job, the file that is there when the server answers, and the socket.
+FOLDERS, JOB, DESCRIPTION, SOCKET = "/tmp", "job", "server.json", "relay.sock"
 
 # Bytes of a piece, characters of a line, and bytes that may wait for one connection, which mustn't stop the others.
 PIECE, LINE, WAITING = 32768, 2**17, 2**26
@@ -98,11 +98,14 @@ class Tunnel:
 def find(job: str) -> tuple[Path, dict[str, str]]:
     """Return the directory of a job's server on this node, and what is written there about it, or {"error": REASON}."""
     own: dict[Path, float] = {}
-    for folder in Path(FOLDERS).glob(f"ebsif-server-{re.sub('[^0-9A-Za-z_]', '_', job)[:20]}-*"):
-        found = folder.lstat()
-        # another account may have made one with this name
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
-            own[folder] = found.st_mtime
+    for folder in Path(FOLDERS).glob("ebsif-server-*"):
+        # one may just be made or removed
+        with contextlib.suppress(FileNotFoundError):
+            found = folder.lstat()
+            # another account may have made one with this name
+            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+            if is_own and (folder / JOB).read_text() == job:
+                own[folder] = found.st_mtime
     if not own:
         return Path(FOLDERS), {"error": "no server"}
     # a job that was killed and started again on this node has left an older one

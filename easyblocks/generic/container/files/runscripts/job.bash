@@ -32,7 +32,8 @@ ebsif_then='' ebsif_signals=${ebsif_signals:-0} ebsif_process='' ebsif_send_file
 unset EBSIF_STAGED
 case $1 in
     slurm)
-        ebsif_job=${SLURM_JOB_ID:?submit this script with sbatch} ebsif_nodes=$SLURM_JOB_NODELIST
+        ebsif_job=${SLURM_JOB_ID:?submit this script with sbatch} ebsif_id=$SLURM_JOB_ID
+        ebsif_nodes=$SLURM_JOB_NODELIST
         ebsif_each_node=(srun --export=ALL --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1)
         # sites may send the libraries of programs by default, which Slurm would look for in any file
         ebsif_send_files=(sbcast --preserve --send-libs=no)
@@ -42,7 +43,7 @@ case $1 in
     pbs)
         : "${PBS_JOBID:?submit this script with qsub}"
         # of a member of an array, NUMBER[INDEX].SERVER
-        ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX}
+        ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX} ebsif_id=${PBS_JOBID%%.*}
         ebsif_nodes=$(sort -u "$PBS_NODEFILE" | paste -sd,)
         ebsif_each_node=(mpiexec -n "$(sort -u "$PBS_NODEFILE" | wc -l)" -ppn 1)
         # Where the ranks meet: only the first node has the list of nodes, and ranks of MPICH don't know their run.
@@ -51,7 +52,9 @@ case $1 in
         export MASTER_ADDR MASTER_PORT
         ;;
     flux)
-        ebsif_job=${FLUX_ENCLOSING_ID:?submit this script with flux batch} ebsif_nodes=$(flux hostlist local)
+        # ƒ or f, depending on the locale
+        ebsif_job=${FLUX_ENCLOSING_ID:?submit this script with flux batch} ebsif_id=${FLUX_ENCLOSING_ID/#ƒ/f}
+        ebsif_nodes=$(flux hostlist local)
         # exit-timeout=none: else Flux would end the others 30 seconds after the first has finished
         ebsif_each_node=(flux run --nodes="$(flux hostlist --count local)" --tasks-per-node=1 -o exit-timeout=none)
         # where the ranks meet: the container has no command flux
@@ -108,7 +111,7 @@ job_secret() {
 
 job_server() {
     job_secret OPENAI_API_KEY
-    export EBSIF_JOB=$ebsif_job EBSIF_SERVER_LOG=$ebsif_run-server.log
+    export EBSIF_JOB=$ebsif_id EBSIF_SERVER_LOG=$ebsif_run-server.log
 }
 
 # ebsif_stage OPTION: call stage-software on each node.

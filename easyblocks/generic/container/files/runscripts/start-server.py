@@ -12,8 +12,8 @@ server, and the status is the program's; when the server ends, so does the progr
 
 Without a program, the server stays, and USR1 ends it successfully: what saves no state can be started again.
 
-EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB is the ID of the job, by which `ebsif connect` finds the
-directory with the key and a second socket of the relay.
+EBSIF_SERVER_LOG has the output of the server. EBSIF_JOB is the ID of the job as `ebsif connect` asks for it; by that,
+it finds the directory with the key and a second socket of the relay.
 """
 import argparse
 import asyncio
@@ -23,8 +23,8 @@ import hmac
 import http.client
 import json
 import os
-import re
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -284,6 +284,7 @@ class Server(Service):
         """Start the server, then the program; raise EndError when all is over."""
         for name in OF_THIS_RANK:
             os.environ.pop(name, None)
+        self.describe('job', os.environ.get('EBSIF_JOB', ''))
         relay = Relay(self.key, os.path.join(self.folder, 'relay.sock'))
         # clients of OpenAI need a port
         port = relay.listen(socket.AF_INET, (HERE, 0))[1] if self.options.arguments else 0
@@ -291,13 +292,13 @@ class Server(Service):
         self.relay = relay.start(address)
         self.start_server(words)
         self.wait_for(address, path)
-        self.describe()
+        self.describe('server.json', json.dumps({'key': self.key}))
         if self.options.arguments:
             self.set_environment(port)
             self.start_program(self.options.arguments)
         else:
             self.stays = True
-            say('the server answers. To use it: ebsif connect %s' % os.environ.get('EBSIF_JOB', 'JOB'))
+            say('the server answers. To use it: ebsif connect %s' % shlex.quote(os.environ.get('EBSIF_JOB', 'JOB')))
         while not (self.program and self.program.poll() is not None):
             self.step()
         self.end_with_program()
@@ -368,11 +369,10 @@ class Server(Service):
             # the proxy of the site can't reach this node
             os.environ[name] = ','.join(filter(None, [os.environ.get(name), HERE]))
 
-    def describe(self):
-        """Write down for `ebsif connect` how to reach the server."""
-        with open(os.open(os.path.join(self.folder, 'server.json'), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
-                  'w') as file:
-            json.dump({'key': self.key}, file)
+    def describe(self, name, text):
+        """Write down for `ebsif connect` which job has this server and, when that answers, how to reach it."""
+        with open(os.open(os.path.join(self.folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), 'w') as file:
+            file.write(text)
 
     def finish(self):
         """Remove the directory of the server."""
@@ -462,8 +462,7 @@ def main():
         EndError(1, "OPENAI_API_KEY, the secret of this job, doesn't reach this node").report()
         return 1
     # with mode 700; the path of a socket may have 107 characters
-    job = re.sub('[^0-9A-Za-z_]', '_', os.environ.get('EBSIF_JOB', ''))[:20]
-    folder = tempfile.mkdtemp(prefix='ebsif-server-%s-' % job, dir='/tmp')
+    folder = tempfile.mkdtemp(prefix='ebsif-server-', dir='/tmp')
     status = keep(lambda: Server(options, key, folder))
     # if that process was killed
     shutil.rmtree(folder, ignore_errors=True)
