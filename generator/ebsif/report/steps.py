@@ -14,7 +14,7 @@ from ebsif.report import output
 from ebsif.text import without_middle
 
 WIDTH = 28  # of the names of steps
-COLUMNS = 80  # of a line in a file
+COLUMNS = 80  # of a terminal that doesn't tell its own
 # Seconds after which there is a line on a step that isn't done: at a terminal in place of the last one, in a file or
 # pipe below it. With the time that this takes, nothing is silent for more than five seconds.
 AT_TERMINAL, IN_FILE = 0.25, 4.5
@@ -58,14 +58,17 @@ class Step:
     @property
     def line(self) -> str:
         """The line of a step that is done."""
-        return self.label(", ".join(self.details))
+        return self.label(self.name, ", ".join(self.details))
 
-    def current_line(self, width: int) -> str:
-        """Return the line of a step that isn't done, which fits a width."""
+    def current_line(self, width: Optional[int] = None) -> str:
+        """Return the line of a step that isn't done: one that fits a width, or the whole one for a file."""
         now = self.now
         end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
-        text = output.escape(now.text)
-        return self.label(without_middle(text, width - len(self.label("-")) - len(end)) + end)
+        name, text = self.name, output.escape(now.text)
+        if width is not None:
+            name = without_middle(output.escape(name), WIDTH)
+            text = without_middle(text, width - len(self.label(name, "-")) - len(end))
+        return self.label(name, text + end)
 
     @property
     def now(self) -> Now:
@@ -80,14 +83,15 @@ class Step:
         if self.seconds < (self.next_line or IN_FILE):
             return ""
         self.next_line = max(self.seconds, IN_FILE) * LONGER
-        line = self.current_line(COLUMNS)
+        line = self.current_line()
         before, self.said = self.said, line.replace(format_time(self.seconds), "", 1).strip()
         return "" if self.said == before else line
 
-    def label(self, text: str) -> str:
-        """Return name, time and a text in columns."""
-        name = without_middle(output.escape(self.name), WIDTH)
-        return f"  {name:<{WIDTH}} {format_time(self.seconds):>10}  {output.escape(text).lstrip()}".rstrip()
+    def label(self, name: str, text: str) -> str:
+        """Return a name, the time and a text in columns."""
+        return (
+            f"  {output.escape(name):<{WIDTH}} {format_time(self.seconds):>10}  {output.escape(text).lstrip()}".rstrip()
+        )
 
 
 class Steps:
