@@ -71,6 +71,7 @@ def configure(parser: "argparse.ArgumentParser", name: str) -> None:
         placeholder=placeholder,
         takes_more=more,
         needs_more=getattr(module, "NEEDS_MORE", False),
+        other_words=getattr(module, "other_words", None),
     )
 
 
@@ -211,7 +212,9 @@ def run(arguments: "Sequence[str]") -> int:
     if not options.takes_more:
         unknown += options.more
     if unknown:
-        parser.error(unexpected(unknown, arguments, options.takes_more, known=parser._option_string_actions))
+        known = options.other_words(unknown) if options.other_words else ""
+        said = f"unrecognized arguments: {' '.join(unknown)}: {known}" if known else ""
+        parser.error(said or unexpected(unknown, arguments, options.takes_more, parser._option_string_actions))
     from ebsif.processes import interruptible
     from ebsif.report import output
 

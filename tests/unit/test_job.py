@@ -281,6 +281,18 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         (["M/1", "train.py"], 2, "unrecognized arguments: train.py: put -- before arguments for the"),
+        # 60.2: as people type for schedulers
+        (
+            ["M/1", "--gpus", "2", "--", "a"],
+            2,
+            "unrecognized arguments: --gpus 2: for --gpus, use --gpus-per-node (see",
+        ),
+        (["M/1", "-t10", "-n", "4", "--", "a"], 2, "for -t, use --time; for -n, use --nodes and --tasks-per-node (see"),
+        (
+            ["M/1", "-a", "0-9", "--qos=x", "--", "a"],
+            2,
+            "use --scheduler=--array=0-9; for --qos, use --scheduler=--qos=x",
+        ),
         # T-10
         (["M/1", "--submit", "--", __file__], 3, "there is no module M/1 on this machine; nothing was submitted"),
         (["M/1", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),

@@ -28,7 +28,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import report, runtimecommand
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation, changing, short
-from ebsif.jobs import job, launchers
+from ebsif.jobs import job, launchers, otherwords
 from ebsif.report import output
 from ebsif.text import did_you_mean
 
@@ -50,6 +50,10 @@ EXAMPLES = """\
 """
 
 MORE = ("PROGRAM ARGUMENT", "arguments for the program")
+
+
+# what is said about options that the command doesn't have
+other_words = otherwords.advice
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
