@@ -299,7 +299,7 @@ def write(place: Path, content: bytes, path: Path, shared: bool) -> None:
     except OSError as error:
         # nobody knows the name of the new one; the permissions of the old one don't matter, but those of the directory
         is_closed = isinstance(error, PermissionError) and not error.filename2
-        error.filename = str(path.parent if is_closed else path)
+        error.filename = str(path.parent if is_closed and path.exists() else path)
         raise
     finally:
         with contextlib.suppress(OSError):
@@ -471,5 +471,8 @@ def message_of(error: Exception) -> str:
     is_closed = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
     if isinstance(error, FileNotFoundError):
         return f"{path} does not exist"
+    place = next((one for one in path.absolute().parents if is_there(one)), path)
+    if is_closed and not os.path.lexists(path) and os.access(place, os.X_OK):
+        return f"{path} can't be created in {place}: choose another place, or {how_to_get_access(path)}"
     remedy = f": {how_to_get_access(path)}" if is_closed else ""
     return f"{path}: {ERRORS.get(error.errno or 0, error.strerror)}{remedy}"

@@ -357,12 +357,13 @@ def test_errors_of_files(tmp_path, monkeypatch):
     ):
         assert files.message_of(error) == begin + full
     assert Finding("error", "x", f"[Errno 28] {what}").message == f"x: {full}"
-    for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
+    for allowed, said in (
+        ((), f"x: Permission denied: run `chmod u+rX {tmp_path}`"),
+        ((os.X_OK,), f"x can't be created in {tmp_path}: choose another place, or run `chmod u+w {tmp_path}`"),
+    ):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert (
-            files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x")))
-            == f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
-        )
+        error = PermissionError(13, "Permission denied", str(tmp_path / "x"))
+        assert files.message_of(error) == f"{tmp_path}/{said}"
 
 
 def test_doctor_names_what_is_missing(tmp_path):
