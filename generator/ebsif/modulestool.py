@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container import modulerc, newest
+
 from ebsif import files, processes
 
 LONGEST = 120  # seconds; without a cache, Lmod reads all module files
@@ -56,6 +58,16 @@ def may_be_there(path: str) -> bool:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
         return isinstance(error, PermissionError)
+
+
+def has_own_extension() -> bool:
+    """Return whether this account's module directories have an extension, which has a name of its own, too (N-01)."""
+    own = [path for path in directories_of_modules() if os.stat(path).st_uid == os.getuid()]
+    folders = {
+        file.parent for directory in own for depth in ("*", "*/*") for file in directory.glob(f"{depth}/.modulerc*")
+    }
+    named = (item for folder in folders for item in modulerc.aliases_in(str(folder)).items())
+    return any((found := newest.NAMED.search(module)) and found["name"] == alias for alias, module in named)
 
 
 def have_module_files(modules: Iterable[str]) -> set[str]:

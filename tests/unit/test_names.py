@@ -84,6 +84,8 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
         (LATER, LATER),
     ):
         assert names().module(text) == name
+    with pytest.raises(EbsifError, match=f"ambiguous; choose one of:\n  mine\n  {MINE}\\Z"):
+        names().installation(f"{BASE}-m")
     # a newer base has one, too
     newer = "PyTorch/2.14.0-x-mine-20261101"
     prefix.install(newer)
@@ -358,7 +360,7 @@ def test_the_module_that_goes_on_meaning_the_newest(prefix):
         path.unlink()
 
 
-def test_the_catalog_and_files(prefix, tmp_path):
+def test_the_catalog_and_files(prefix, tmp_path, capsys):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
@@ -376,10 +378,19 @@ def test_the_catalog_and_files(prefix, tmp_path):
         ("PyTorch/9", "there is no version '9' of PyTorch"),
         ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
         ("./none", "not an installation"),
-        ("M", "there is no container 'M' .*; `ebsif list --mine` lists your own modules"),
+        ("M", "there is no container 'M' .*; `ebsif list --mine` lists your own$"),
     ):
         with pytest.raises(Exception, match=expected):
             names().find(text)
+    # 60.1: the list of the catalog doesn't have them
+    for text, expected in (("mine", "; mine is an extension, which `ebsif list --mine mine` lists"), ("mien", "mine?")):
+        assert main(["list", text]) == 3
+        assert capsys.readouterr().err.endswith(f"{expected}\n")
+    assert main(["list"]) == 0 and "your own" not in capsys.readouterr().err
+    (prefix.modules / "PyTorch/.modulerc.lua").write_text(f'module_version("{MINE}", "mine")\n')
+    for words in ([], ["--json"], ["PyTorch"], ["--quiet"]):
+        assert main(["list", *words]) == 0
+        assert capsys.readouterr().err == ("" if words else "your own extensions: `ebsif list --mine`\n")
     # 57-h2.5: not that there is no such software
     prefix.install("Tool/1.0-x", text="")
     prefix.install("Tool/1.1-x", text="")
@@ -605,14 +616,16 @@ def test_an_alias_goes_back(prefix):
     assert path.read_text() == f'module_version("{BASE}-b", "demo")\n'
 
 
-def test_the_newest_that_is_left(prefix):
+def test_the_newest_that_is_left(prefix, capsys):
     """V-07: after the newest extension is removed, the name without date means the one before it."""
     roots = [prefix.install(module) for module in (MINE, LATER)]
     path = prefix.modules / "PyTorch/.modulerc.lua"
     line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
     path.write_text(line.format(LATER))
     assert names().module("mine") == f"{BASE}-mine"
+    capsys.readouterr()
     assert main(["remove", "mine", "--yes"]) == 0
+    assert capsys.readouterr().err.endswith(f"removed {LATER}\n{BASE}-mine is {MINE} now\n")
     assert path.read_text() == line.format(MINE)
     assert [root.exists() for root in roots] == [True, False]
     assert names().installation(f"{BASE}-mine").root == roots[0]

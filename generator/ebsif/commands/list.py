@@ -72,7 +72,7 @@ def run(options: Namespace) -> int:
     containers = settings.containers_of(names)
     sure, unsure = selection.having(containers, wanted)
     if options.names:
-        containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
+        containers = list(dict.fromkeys(one for name in options.names for one in find(containers, name, options)))
     containers, unsure = ([one for one in containers if one in some] for some in (sure, unsure))
     hidden = 0
     # a version that is named is listed even if it is archived
@@ -117,7 +117,20 @@ def run(options: Namespace) -> int:
         )
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
+    if not (is_searched or options.json) and modulestool.has_own_extension():
+        output.hint("your own extensions: `ebsif list --mine`")
     return FOUND if is_searched and not containers else 0
+
+
+def find(containers: list[Container], name: str, options: Namespace) -> list[Container]:
+    """Return the containers that a name stands for; the error if there is none names extensions that are similar."""
+    try:
+        return selection.find(containers, name)
+    except selection.UnknownNameError as error:
+        # what is installed takes longer to read than the catalog
+        from ebsif.commands.options import names_of
+
+        raise selection.UnknownNameError(f"{error}{names_of(options).similar_extension(name, error)}") from None
 
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:

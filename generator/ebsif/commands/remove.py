@@ -106,6 +106,8 @@ def run(options: Namespace) -> int:
         with working("removing"):
             removal.remove(planned)
         output.hint(f"removed {shown(planned.installation)}")
+        if planned.heir:
+            output.hint(planned.heir)
     return FOUND if kept else 0
 
 

@@ -97,7 +97,7 @@ class Names:
         if "/" in text and not found:
             found = self.extensions(text)
         if len(set(map(shown, found))) > 1:
-            raise EbsifError(selection.ambiguous(text, map(shown, found)))
+            raise ambiguous(text, found)
         return found[0] if found else None
 
     def extensions(self, text: str) -> list[Installation]:
@@ -121,7 +121,7 @@ class Names:
             of_software.setdefault((beside(one, ""), (one.extension or ("",))[0]), []).append(one)
         newest_ones = [same[0] for same in of_software.values()]
         if len({name for _, name in of_software}) > 1:
-            raise EbsifError(selection.ambiguous(text, map(shown, newest_ones)))
+            raise ambiguous(text, newest_ones)
         if len(of_software) == 1:
             bases = {one.base for one in found}
             if len(bases) > 1:
@@ -184,13 +184,8 @@ class Names:
             container = selection.find_one(self.containers, str(text))
         except selection.UnknownNameError as error:
             self.require_known_version(str(text))
-            own = {module.extension[0] for module in self.installations if module.extension}
-            also = ""
-            if "did you mean" not in str(error):
-                where = "; `ebsif list --mine` lists your own modules" if own else ""
-                also = did_you_mean(str(text), own) or where
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
-            raise selection.UnknownNameError(f"{missing}{error}{also}") from None
+            raise selection.UnknownNameError(f"{missing}{error}{self.similar_extension(str(text), error)}") from None
         if container.name.lower() == str(text).lower():
             number = sum(one.name == container.name and not one.archived for one in self.containers)
             self.say_once(
@@ -198,6 +193,15 @@ class Names:
                 + (f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else "")
             )
         return container
+
+    def similar_extension(self, text: str, error: selection.UnknownNameError) -> str:
+        """Return what to add to the error about a name that the catalog lacks: similar extensions, or their list."""
+        own = {module.extension[0] for module in self.installations if module.extension}
+        if text in own:
+            return f"; {text} is an extension, which `ebsif list --mine {text}` lists"
+        if not own or "did you mean" in str(error):
+            return ""
+        return did_you_mean(text, own) or "; `ebsif list --mine` lists your own"
 
     def require_known_version(self, text: str) -> None:
         """Raise UnknownNameError if a name is that of a software which is installed, but not in the catalog."""
@@ -241,7 +245,7 @@ class Names:
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         # a module in two directories is one name: the modules tool loads the first
         elif len(set(map(shown, current))) > 1:
-            raise EbsifError(selection.ambiguous(text, map(shown, candidates)))
+            raise ambiguous(text, candidates)
         return current[0]
 
     def is_archived(self, module: Installation) -> bool:
@@ -348,6 +352,11 @@ class Names:
             return thing.module
         of_base = places.undated(thing)
         return of_base if text and of_base and plain(text) in typed(of_base) else places.short(thing)
+
+
+def ambiguous(text: str, modules: Sequence[Installation]) -> EbsifError:
+    """Return the error about a name that could be any of several installed modules, by the names to type (N-01)."""
+    return EbsifError(selection.ambiguous(text, [places.word(one) for one in modules]))
 
 
 def spellings(module: str, text: str) -> set[str]:

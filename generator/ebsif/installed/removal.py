@@ -41,6 +41,15 @@ class Removal:
     lines: list[Path] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
+    @property
+    def heir(self) -> str:
+        """What the shortest of the aliases loads afterwards; empty if nothing has inherited one."""
+        if not self.heirs:
+            return ""
+        alias = min(self.heirs, key=lambda name: (len(name), name))
+        software = shown(self.installation).rpartition("/")[0]
+        return f"{software}/{alias} is {shown_module(self.heirs[alias])} now"
+
 
 def plan(
     installation: Installation,
@@ -120,7 +129,7 @@ def users_of(root: Path, installations: Iterable[Installation]) -> list[str]:
     for one in installations:
         if not places.is_same(one.root, root) and InstalledImage(str(one.root)).needs(path):
             account = one.root.stat().st_uid
-            users.append(one.module if account == os.getuid() else f"{one.module} (of {files.owner(account)})")
+            users.append(places.word(one) if account == os.getuid() else f"{one.module} (of {files.owner(account)})")
     return sorted(users)
 
 
