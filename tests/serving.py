@@ -164,6 +164,13 @@ class Job:
                 return json.loads((self.folder / name).read_text())
             time.sleep(0.05)
 
+    def wait_for_file(self, name):
+        """Wait until there is a file in the folder."""
+        end = time.monotonic() + 60
+        while not (self.folder / name).exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
     def ended(self):
         """Wait for the end; return the status and all that was said. Nothing stays."""
         said = self.process.communicate(timeout=60)[0]

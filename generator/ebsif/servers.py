@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.newest import version_key
 
@@ -102,12 +101,8 @@ def server_of(text: str, ready: str = "", versions: Mapping[str, str] = {}) -> S
 
 def can_be_asked(ready: str) -> bool:
     """Return whether a text is the path of a server, or a URL of one."""
-    try:
-        # a port may be no number, or too large
-        urlsplit(ready).port  # noqa: B018
-    except ValueError:
-        return False
-    return bool(re.fullmatch(r"(http://[^/\s]+)?/\S*", ready))
+    found = re.fullmatch(r"(http://([\w.-]+|\[[\da-fA-F:]+\])(:(?P<port>\d{1,5}))?)?/(?!/)\S*", ready)
+    return bool(found and 0 < int(found["port"] or 80) < 65536)
 
 
 def open_packages(versions: Mapping[str, str]) -> list[str]:

@@ -1,5 +1,7 @@
 """`ebsif connect`, with stand-ins for the scheduler and for the server of a job."""
 
+import asyncio
+import io
 import json
 import os
 import pwd
@@ -20,12 +22,13 @@ from support import heed_signals
 
 PERSON = pwd.getpwuid(os.getuid()).pw_name
 
-# Answers as it was told, %s is the ID of the job, and runs what srun would run on a node.
+# Answers as it was told, %s is the ID of the job, and runs what srun would run on a node; a login shell may print
+# something first.
 PROGRAMS = {
     "squeue": '#!/bin/sh\nfor job; do :; done\nprintf "$SAYS" "$job"\n',
     "srun": '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n',
     "qstat": '#!/bin/sh\nprintf "Job Id: $2.pbs\n Job_Owner = $SAYS@pbs\n job_state = R\n exec_host = n7/0*4+n8/0"\n',
-    "ssh": '#!/bin/sh\nwhile [ "${1#n}" = "$1" ]; do shift; done\nexec sh -c "$2"\n',
+    "ssh": '#!/bin/sh\nwhile [ "${1#n}" = "$1" ]; do shift; done\necho "Welcome, $(id -un)!"; exec sh -c "$2"\n',
 }
 
 
@@ -75,8 +78,15 @@ def ready(job):
         assert job.process.poll() is None
 
 
-@pytest.mark.parametrize(("site", "says"), [("local", f"RUNNING {PERSON} n7 %s"), ("derecho", PERSON)])
-def test_the_server_of_a_running_job(login, served, site, says):
+@pytest.mark.parametrize(
+    ("site", "says", "end"),
+    [
+        ("local", f"RUNNING {PERSON} n7 %s", signal.SIGINT),
+        # the terminal has gone
+        ("derecho", PERSON, signal.SIGHUP),
+    ],
+)
+def test_the_server_of_a_running_job(login, served, site, says, end):
     """Y-04: a socket file of the person alone, the commands for the computer at home, and no key in a file."""
     ready(served)
     connected = login.connect(f"{served.number}", says=says, site=site)
@@ -96,15 +106,40 @@ def test_the_server_of_a_running_job(login, served, site, says):
         thread.start()
     assert ask(path, served.KEY) == (200, b"/v1/models")
     assert ask(path, "other")[0] == 401
+    # the server learns that nobody waits any more
+    with socket.socket(socket.AF_UNIX) as hung_up:
+        hung_up.connect(path)
+        hung_up.sendall(served.request("/gone"))
+    served.wait_for_file("gone")
     for thread in asking:
         thread.join()
     assert found == [(200, large.upper())] * 3
-    # it ends with the job, and leaves nothing
-    served.process.send_signal(signal.SIGTERM)
-    served.ended()
-    connected.send_signal(signal.SIGINT)
+    # nothing stays
+    connected.send_signal(end)
     connected.communicate(timeout=60)
     assert not Path(path).parent.exists()
+
+
+def test_what_comes_after_the_end_of_a_connection():
+    """Y-04: what a client still sends when its connection has ended on the node doesn't begin another one there."""
+    begun = []
+
+    class Sent(io.BytesIO):
+        async def drain(self):
+            """Wait for nothing."""
+
+    async def connect():
+        begun.append(1)
+        raise ConnectionRefusedError
+
+    async def run():
+        reader, sent = asyncio.StreamReader(), Sent()
+        reader.feed_data(b"0 YQ==\n1 YQ==\n0 YQ==\n1 YQ==\n2 YQ==\n")
+        reader.feed_eof()
+        await tunnel.Tunnel(reader, sent, connect).run()
+        return sent.getvalue()
+
+    assert asyncio.run(run()) == b"0 \n1 \n2 \n" and len(begun) == 3
 
 
 def test_a_job_that_was_started_again(tmp_path, monkeypatch):

@@ -516,6 +516,8 @@ def test_where_a_server_listens(server, options, expected):
         (["--server", "/opt/x {port}", "--ready=/up"], "/opt/x listens on a port of the node, so others on the nodes"),
         (["--server", "/opt/x", "--ready=http://127.0.0.1:PORT/x"], "--ready http://127.0.0.1:PORT/x: give a path"),
         (["--server", "/opt/x", "--ready=http://127.0.0.1:99999/x"], "--ready http://127.0.0.1:99999/x: give a path"),
+        (["--server", "/opt/x", "--ready=http://127.0.0.1:0/x"], "--ready http://127.0.0.1:0/x: give a path"),
+        (["--server", "/opt/x", "--ready=http://:80/x"], "--ready http://:80/x: give a path"),
         (["--server", "/opt/x", "--ready=/up"], "where /opt/x listens is not known: write {socket}"),
         (["--server", "/opt/x {socket}"], "what says that /opt/x can be used is not known: add --ready PATH"),
         (["--server", "/opt/x {socket}", "--ready=up"], "--ready up: give a path of the server, such as /health"),

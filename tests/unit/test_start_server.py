@@ -118,10 +118,7 @@ def test_a_client_that_has_gone(served):
     served.wait_for(served.directory / "server.json")
     with served.relay() as connection:
         connection.sendall(served.request("/gone"))
-    end = time.monotonic() + 20
-    while not (served.folder / "gone").exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    served.wait_for_file("gone")
 
 
 def test_another_protocol(served):

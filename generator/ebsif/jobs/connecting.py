@@ -86,8 +86,7 @@ class Connection:
         assert process.stdin and process.stdout
         try:
             try:
-                line = await asyncio.wait_for(process.stdout.readline(), START_LIMIT)
-                description = json.loads(line)
+                description = await asyncio.wait_for(described(process.stdout), START_LIMIT)
             except (ValueError, asyncio.TimeoutError):
                 raise EbsifError(f"no program can be started in job {self.job} with {words[0]}") from None
             if "error" in description:
@@ -111,6 +110,15 @@ class Connection:
             except asyncio.TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
+
+
+async def described(reader: asyncio.StreamReader) -> dict[str, str]:
+    """Return how tunnel.py describes the server of its job; raise ValueError if it doesn't."""
+    while line := await reader.readline():
+        _, found, description = line.partition(tunnel.MARK)
+        if found:
+            return dict(json.loads(description))
+    raise ValueError("no description")
 
 
 def connect(scheduler: type[Scheduler], job: str, port: Optional[int] = None) -> None:

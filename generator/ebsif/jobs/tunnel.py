@@ -22,6 +22,9 @@ from typing import Optional
 # the ID of the job, the file that is there when the server answers, and the socket.
 FOLDERS, JOB, DESCRIPTION, SOCKET = "/tmp", "job", "server.json", "relay.sock"
 
+# Stands before the description of the server: a login shell may print something else first.
+MARK = b"ebsif-tunnel: "
+
 # Bytes of a piece, characters of a line, and bytes that may wait for one connection, which mustn't stop the others.
 PIECE, LINE, WAITING = 32768, 2**17, 2**26
 
@@ -40,7 +43,7 @@ class Tunnel:
         self.reader, self.writer, self.connect = reader, writer, connect
         self.connections: dict[int, asyncio.StreamWriter] = {}
         self.tasks: set[asyncio.Task[None]] = set()
-        self.numbers = itertools.count()
+        self.numbers, self.newest = itertools.count(), -1
         # Python before 3.10.5 lets only one wait until there is room for more
         self.sending = asyncio.Lock()
 
@@ -48,7 +51,9 @@ class Tunnel:
         """Pass on what the other side sends, until it ends."""
         while line := await self.reader.readline():
             number, piece = int(line.split()[0]), base64.b64decode(b"".join(line.split()[1:]))
-            if number not in self.connections and piece and self.connect:
+            # what was under way when a connection ended here begins no other one
+            if number > self.newest and self.connect:
+                self.newest = number
                 await self.begin(number, self.connect)
             if not (writer := self.connections.get(number)):
                 continue
@@ -124,7 +129,7 @@ async def serve(job: str) -> None:
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
     folder, description = find(job)
-    writer.write(json.dumps(description).encode() + b"\n")
+    writer.write(b"\n" + MARK + json.dumps(description).encode() + b"\n")
     await writer.drain()
     if "error" not in description:
         await Tunnel(reader, writer, lambda: asyncio.open_unix_connection(str(folder / SOCKET))).run()
