@@ -18,10 +18,20 @@ def easyconfig(site, value, init="conda-injected", easyblock="ContainerInstall")
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory, base_image):
-    """A module with MPICH of this machine, as the image's programs know it."""
+    """A module with MPICH of this machine, as the image's programs know it, and with a library that tests change."""
     site = example_site(tmp_path_factory.mktemp("mpich"), base_image)
-    site.eb(easyconfig(site, {"libraries": ["libmpich.so.12 as libmpi.so.12", "?libnone.so.1"]}))
+    libraries = ["libmpich.so.12 as libmpi.so.12", "?libnone.so.1", str(compiled(site.prefix / "libown.so.1"))]
+    site.eb(easyconfig(site, {"libraries": libraries}))
     return site
+
+
+def compiled(library, text="int own(void) {return 1;}", *options):
+    """Make a library from a text, and return its path."""
+    code = library.with_suffix(".c")
+    code.write_text(text)
+    names = ["-nostdlib", "-Wl,--build-id", f"-Wl,-soname,{library.name}", "-Wl,--no-as-needed"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *names, "-o", library, code, *options], check=True)
+    return library
 
 
 @pytest.mark.parametrize("launcher", ["mpiexec.hydra -n 2", "srun --mpi=pmi2 -n 2"])
@@ -57,6 +67,22 @@ def test_what_the_module_has(machine):
     # written again from the record
     machine.eb(machine.prefix / "Example-1.0.eb", "--module-only", "--force")
     assert (root / "share/ebsif/module.conf").read_text() == settings
+
+
+def test_after_an_update_of_the_system(machine):
+    """K-02: another build is said once for all modules; the image's loader tells what it can't load any more."""
+
+    def doctor():
+        return machine.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=machine.modules).stdout
+
+    path, libc = machine.prefix / "libown.so.1", machine.prefix / "new/libc.so.6"
+    compiled(path, "int own(void) {return 2;}")
+    assert f"{path} has another build than when Example/1.0 was installed" in doctor()
+    libc.parent.mkdir()
+    (libc.parent / "map").write_text("GLIBC_2.99 {global: next;};")
+    compiled(libc, "int next(void) {return 2;}", f"-Wl,--version-script={libc.parent}/map")
+    compiled(path, "int next(void); int own(void) {return next();}", str(libc))
+    assert "version `GLIBC_2.99' not found (required by /host-libraries/libown.so.1)" in doctor()
 
 
 @pytest.mark.parametrize(
@@ -115,10 +141,7 @@ def test_what_an_image_would_get(machine, tmp_path, base_image, small_image):
 def test_a_library_with_less_than_the_image(tmp_path, base_image):
     """K-01: an older libexpat would break the image's Python; nothing of this host is missed silently, either."""
     site = example_site(tmp_path, base_image)
-    code = tmp_path / "code.c"
-    code.write_text("int own(void) {return 1;}\n")
-    library = tmp_path / "libexpat.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libexpat.so.1", "-o", library, code], check=True)
+    library = compiled(tmp_path / "libexpat.so.1")
     value = {"libraries": [str(library), "libnone.so.1"]}
     text = " ".join(site.eb(easyconfig(site, value), check=False).stdout.split())
     assert "libnone.so.1 is not on this machine" in text

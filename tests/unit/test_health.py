@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
 from ebsif.catalog import reading
 from ebsif.catalog import site as sites
 from ebsif.images import inspection
 from ebsif.installed import places
-from ebsif.installed.health import examination, files, hardware, machine, nodes, running
+from ebsif.installed.health import examination, files, hardware, hostfiles, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
@@ -574,35 +575,69 @@ def test_binds_that_are_gone(subject):
 
 
 def test_what_an_update_of_the_system_has_changed(subject, tmp_path):
-    """K-02: a library or program of the host that needs another one now; glibc and what the image has don't count."""
+    """K-02: moved, missing, another build, and what needs more now; glibc and what the image has don't count."""
 
     def make(name, *needed):
         (tmp_path / "code.c").write_text("")
         command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", tmp_path / name, tmp_path / "code.c"]
-        subprocess.run([*command, "-Wl,--no-as-needed", *needed], check=True)
+        subprocess.run([*command, "-Wl,--no-as-needed", "-Wl,--build-id", *needed], check=True)
         return tmp_path / name
 
+    def examine():
+        node = one.machine = Machine()
+        found = [finding for check in (files.binds, hostfiles.there, hostfiles.needs) for finding in check(one)]
+        found += hostfiles.new_builds(node, [one.installation, one.installation])
+        return [(each.level, each.text) for each in found]
+
     old, new, of_image = make("libold.so.1"), make("libnew.so.1"), make("libserved.so.1")
-    root = make("libcxi.so.1", old, of_image)
+    root, moved, tool = make("libcxi.so.1", old, of_image), make("libz.so.1"), tmp_path / "tool"
+    tool.touch()
     glibc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
     one = subject(
+        optional_binds=[str(path) for path in (root, old, moved, tool)],
         host_libraries={
-            "binds": [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old)],
+            "binds": [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old, moved)],
             "served": {"libserved.so.1": "/lib/libserved.so.1"},
+            "builds": Loader().builds(map(str, (root, old, moved))),
         },
-        host_programs={"binds": [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]},
+        host_programs={
+            "binds": [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]
+            + [f"{tool}:/host-programs/bin/tool:ro"],
+            "builds": Loader().builds([str(tool)]),
+        },
     )
-    assert not problems(files.of_host, one)
+    one.__dict__["easyconfig"] = "x.eb"
+    assert not examine()
     make("libnew.so.1", old)
     make("libcxi.so.1", old, new, of_image)
-    assert problems(files.of_host, one) == [
-        (
-            ERROR,
-            f"{path} needs {name} since an update of the system, which the container doesn't have: install the module "
-            f"again with `{one.rebuild}`",
-        )
+    tool.write_text("new")
+    again = f"install the module again with `{one.rebuild}`"
+    needs = [
+        (ERROR, f"{path} needs {name} since an update of the system, which the container doesn't have: {again}")
         for path, name in ((root, "libnew.so.1"), (new, "libold.so.1"))
     ]
+    build = "has another build than when Example/1.0-x, Example/1.0-x were installed, and containers use the new one: "
+    found = examine()
+    assert found[:2] == needs
+    assert [level for level, _ in found[2:]] == [NOTE, NOTE]
+    assert [text.startswith(f"{path} {build}") for (_, text), path in zip(found[2:], (root, tool))] == [True, True]
+    for path in (old, moved, tool):
+        path.unlink()
+    gone = "is missing, which the container had when the module was installed: put it back"
+    found = examine()
+    assert (found[0][0], found[0][1].partition(",")[0]) == (ERROR, f"{old} is missing")
+    assert gone in found[0][1]
+    assert found[1] == (ERROR, f"{moved} has moved to /lib/x86_64-linux-gnu/libz.so.1: {again}")
+    assert (found[2][0], found[2][1].partition(", or")[0]) == (WARNING, f"{tool} {gone}")
+    assert found[3:5] == needs
+
+
+def test_libraries_that_the_image_can_not_load(subject):
+    """K-02: what the image's loader says of the libraries as they are now."""
+    said = ["libnew.so.2 => not found", "libc.so.6: version `GLIBC_2.99' not found (required by libcxi.so.1)"]
+    found = problems(hostfiles.unloadable, subject(facts={"host-library": said}))
+    assert [level for level, _ in found] == [ERROR]
+    assert f"libraries of the host: {said[0]} (and 1 more). After an update" in found[0][1]
 
 
 def test_a_module_that_is_being_installed(subject, eb_prefix):

@@ -10,7 +10,7 @@ from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import places
-from ebsif.installed.health import files, hardware, machine, running
+from ebsif.installed.health import files, hardware, hostfiles, machine, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.places import Installation
@@ -22,7 +22,7 @@ from ebsif.report.steps import Now, Steps
 ON_DISK: Sequence[Sequence[Callable]] = (
     (files.state,),
     (files.module_file,),
-    (files.binds, files.of_host, files.wheels),
+    (files.binds, hostfiles.there, hostfiles.needs, files.wheels),
 )
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (running.load,),
@@ -31,6 +31,7 @@ IN_CONTAINER: Sequence[Sequence[Callable]] = (
         running.imports,
         running.replaced,
         running.servers,
+        hostfiles.unloadable,
         hardware.driver,
         hardware.provider,
         hardware.plugin,
@@ -58,6 +59,7 @@ def examine(
         found.append(Finding(NOTE, "modules", "modules were not checked: fix the errors of this node first"))
     else:
         stages = (*ON_DISK, *IN_CONTAINER)
+    found += hostfiles.new_builds(node, installations)
     subjects = [Subject(one, node, site, verify) for one in installations]
     done: list[Subject] = []
 

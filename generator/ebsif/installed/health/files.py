@@ -5,11 +5,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.host import libraries, programs
-from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.packages import built_for
 from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
-from easybuild.easyblocks.generic.container.values import bind_source, bind_target
 
 from ebsif.files import is_there
 from ebsif.installed import softwarestate
@@ -50,8 +47,9 @@ def module_file(one: Subject) -> Iterator[Finding]:
 
 def binds(one: Subject) -> Iterator[Finding]:
     """Is everything there that was bound when the module was installed? (Loading tells about required binds.)"""
+    found = set(one.host_files.values())
     for source in one.record.optional_binds:
-        if not is_there(Path(source)):
+        if source not in found and not is_there(Path(source)):
             now = elsewhere(source)
             where = f" (there is {now} now)" if now else ""
             # login nodes may lack directories that other nodes have; without a library, programs don't start
@@ -72,27 +70,6 @@ def elsewhere(source: str) -> str:
     same = [path for folder in LIBRARY_FOLDERS for path in glob.glob(f"{folder}/{glob.escape(name)}")]
     beside = glob.glob(f"{glob.escape(os.path.dirname(source))}/**/{stem}.so*", recursive=True)
     return next(iter([*same, *sorted(beside)]), "")
-
-
-def of_host(one: Subject) -> Iterator[Finding]:
-    """Does what is bound of the host need more since an update of the system? (K-02; `binds` names what is gone.)"""
-    loader, has = Loader(), one.record.host_libraries
-    for folder, binds, others in (
-        (libraries.FOLDER, has.binds, set(has.served)),
-        (programs.FOLDER, one.record.host_programs.binds, set[str]()),
-    ):
-        paths = {bind_target(bind): bind_source(bind) for bind in binds if bind_target(bind).startswith(f"{folder}/")}
-        there = others | {os.path.basename(target) for target in paths}
-        for path in sorted(paths.values()):
-            read = loader.read(os.path.realpath(path))
-            new = sorted(set(read.needed) - there) if read else []
-            if folder == libraries.FOLDER:
-                new = [name for name in new if not libraries.GLIBC.match(name)]
-            if new:
-                yield one.error(
-                    f"{path} needs {', '.join(new)} since an update of the system, which the container doesn't have: "
-                    f"install the module again with `{one.rebuild}`"
-                )
 
 
 def wheels(one: Subject) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, RUNTIMES
 
 from ebsif import processes
@@ -32,6 +33,11 @@ class Machine:
         """Return whether a device or directory exists and has content."""
         place = self.root / path.lstrip("/")
         return any(place.iterdir()) if place.is_dir() else place.exists()
+
+    @cached_property
+    def loader(self) -> Loader:
+        """The loader of this node, which reads each file once for all modules."""
+        return Loader()
 
     @cached_property
     def gpu(self) -> Optional[str]:

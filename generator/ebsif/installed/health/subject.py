@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.host import libraries, programs
 from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.record.lockfile import Record
+from easybuild.easyblocks.generic.container.values import bind_source, bind_target
 
 from ebsif import processes
 from ebsif.catalog.site import Site
@@ -65,6 +67,14 @@ class Subject:
     def rebuild(self) -> str:
         """The command that installs the module again."""
         return self.installation.rebuild
+
+    @cached_property
+    def host_files(self) -> dict[str, str]:
+        """Libraries and programs that were found on the host at the installation: paths by those in the container."""
+        binds = [*self.record.host_libraries.binds, *self.record.host_programs.binds]
+        folders = (f"{libraries.FOLDER}/", f"{programs.FOLDER}/")
+        paths = {bind_target(bind): bind_source(bind) for bind in binds}
+        return {target: path for target, path in paths.items() if target.startswith(folders)}
 
     @cached_property
     def report(self) -> report.Report:
@@ -152,33 +162,39 @@ class Subject:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
         packages = {"image_packages": self.record.image_packages, "venv_packages": self.record.venv_packages}
-        programs = (read_program(IMPORTS), read_program("installed-packages.py"))
+        python = (read_program(IMPORTS), read_program("installed-packages.py"))
         result = self.run(
             "sh",
             "-c",
             script,
             "sh",
             json.dumps(packages),
-            *programs,
+            *python,
             text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"),
         )
         for line in result.stdout.splitlines():
             name, tab, value = line.partition("\t")
             if name == "python" and tab:
                 self.python = json.loads(value)
-            elif name in ("network-plugin", "network-library"):
+            elif name in ("network-plugin", "network-library", "host-library"):
                 self.image_facts.setdefault(name, []).append(value)
             elif tab:
                 self.image_facts[name] = value
         return result
 
 
-# after image.sh, in the same container: pass the plugins that it has found to the program
+# after image.sh, in the same container: say what the image's loader lacks for libraries of the host, without running
+# code of these, and pass the plugins that image.sh has found to the program
 PYTHON_AFTER = """
 }
 exec 3<&0
 found=$(look </dev/null)
 printf '%s\\n' "$found"
+for library in /host-libraries/*.so*; do
+    for loader in /lib64/ld-linux-*.so.* /lib/ld-linux-*.so.*; do
+        [ ! -e "$library" ] || [ ! -x "$loader" ] || LD_TRACE_LOADED_OBJECTS=1 "$loader" "$library" 2>&1
+    done
+done | sed -n "/not found/s/^[[:space:]]*/host-library	/p" | sort -u
 python=$(command -v python || command -v python3)
 [ -z "$python" ] || {
     request=$1 imports=$2 listing=$3
