@@ -18,10 +18,9 @@ def easyconfig(site, value, init="conda-injected", easyblock="ContainerInstall")
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory, base_image):
-    """A module with MPICH of this machine, as the image's programs know it, and with a library that tests change."""
+    """A module with MPICH of this machine, as the image's programs know it."""
     site = example_site(tmp_path_factory.mktemp("mpich"), base_image)
-    libraries = ["libmpich.so.12 as libmpi.so.12", "?libnone.so.1", str(compiled(site.prefix / "libown.so.1"))]
-    site.eb(easyconfig(site, {"libraries": libraries}))
+    site.eb(easyconfig(site, {"libraries": ["libmpich.so.12 as libmpi.so.12", "?libnone.so.1"]}))
     return site
 
 
@@ -69,13 +68,15 @@ def test_what_the_module_has(machine):
     assert (root / "share/ebsif/module.conf").read_text() == settings
 
 
-def test_after_an_update_of_the_system(machine):
+def test_after_an_update_of_the_system(tmp_path, base_image):
     """K-02: another build is said once for all modules; the image's loader tells what it can't load any more."""
 
     def doctor():
-        return machine.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=machine.modules).stdout
+        return site.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=site.modules).stdout
 
-    path, libc = machine.prefix / "libown.so.1", machine.prefix / "new/libc.so.6"
+    site = example_site(tmp_path, base_image)
+    path, libc = compiled(tmp_path / "libown.so.1"), tmp_path / "new/libc.so.6"
+    site.eb(easyconfig(site, {"libraries": [str(path)]}))
     compiled(path, "int own(void) {return 2;}")
     assert f"{path} has another build than when Example/1.0 was installed" in doctor()
     libc.parent.mkdir()
