@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import replacing
+from ebsif.environments import bases, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -128,7 +128,7 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
 
     monkeypatch.setitem(THERE, "torch", torch)
     monkeypatch.setattr(inspection, "programs_of", programs_of)
-    monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
+    monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
     note = replacing.without_compiler(SimpleNamespace(), KnownImage("3.11", THERE), stages_of(wanted), ())
     assert bool(compiler) == bool(note)
     if compiler:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import indexes, replacing
+from ebsif.environments import bases, indexes, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -59,7 +59,7 @@ def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
     image = KnownImage("3.11", {"torch": "2.13.0"})
     monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
-    monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
+    monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
     monkeypatch.delenv("NETRC", raising=False)
 
     def run(wanted, settings=None, typed=()):
@@ -182,5 +182,5 @@ def test_without_the_image(said, monkeypatch):
     def fail(_):
         raise inspection.InspectionError("no image")
 
-    monkeypatch.setattr(replacing, "image_of", fail)
+    monkeypatch.setattr(bases, "image_of", fail)
     assert said(["nosuch"]) == ""

@@ -124,7 +124,7 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     """N-07: what can't be had of other lines is said together with lines that are no requirements."""
     container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))
     monkeypatch.setattr(requested.making, "require_places", lambda _: None)
-    monkeypatch.setattr(requested.extensions, "known_image", lambda *_: KnownImage())
+    monkeypatch.setattr(requested.bases, "known_image", lambda *_: KnownImage())
     monkeypatch.setattr(requested, "find_base", lambda _: container)
     monkeypatch.setattr(requested, "on_container", lambda wish, _: change.parse(wish.add))
     monkeypatch.setattr(

@@ -20,7 +20,7 @@ from ebsif import files
 from ebsif.catalog import stages
 from ebsif.cli import main
 from ebsif.eb import framework
-from ebsif.environments import extension
+from ebsif.environments import bases
 from ebsif.errors import EbsifError
 from ebsif.installed import places, removal
 from ebsif.installed.places import Installation
@@ -115,12 +115,12 @@ def test_who_uses_an_image(family):
     (elsewhere / "modules/Example/other").write_text("set root /\n")
     assert users_of("2.0") == ["Example/1.0-a", "Example/1.0-b", "Other/1.0-refer"]
     other = SimpleNamespace(name="Other", file_name="a.sif", image_places=[], moving=None)
-    assert extension.sources(other).endswith(f":{family}/2.0")
+    assert bases.sources(other).endswith(f":{family}/2.0")
     # the record has the name, whatever the site's naming scheme calls the module
     install(elsewhere / "Other/1.0")
     (elsewhere / "modules/ai/Other").mkdir(parents=True)
     (elsewhere / "modules/ai/Other/1.0").write_text(f"set root {elsewhere}/Other/1.0\nput CONTAINERROOT $root\n")
-    assert f"{elsewhere}/Other/1.0" in extension.sources(other).split(":")
+    assert f"{elsewhere}/Other/1.0" in bases.sources(other).split(":")
 
 
 def test_an_image_in_use_is_replaced(family):
@@ -336,6 +336,6 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
 )
 def test_stages_on_top_of_others(before, wanted, names):
     """E-04: those of the base first, each with a name of its own; without any, the new requirements as they are."""
-    found = extension.append(stages.stages_of(before), stages.stages_of(wanted), "more")
+    found = stages.append(stages.stages_of(before), stages.stages_of(wanted), "more")
     assert [stage.name for stage in found] == names
     assert stages.simplest(found) == (found if before else wanted)

@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from ebsif.catalog import merge
 from ebsif.catalog.fieldtypes import EnvName, SingleLine
 from ebsif.catalog.yamlfile import Model
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, UsageError
 
 Command = Union[str, list[str]]
+# The name of a stage that installs nothing.
+COMMANDS = "commands"
 
 
 class Stage(Model):
@@ -97,3 +99,35 @@ def simplest(stages: Sequence[Stage]) -> Union[str, list[str], list[Stage]]:
 def as_parameter(value: Any) -> Any:
     """Return requirements as in the easyconfig parameter: text, lines, or the properties of stages."""
     return [stage.properties for stage in value] if merge.is_stages(value) else value
+
+
+def append(stages: Sequence[Stage], more: Sequence[Stage], name: str) -> list[Stage]:
+    """Return stages followed by more, each with a name of its own (E-04): the name of the extension makes it one."""
+    joined = list(stages)
+    for stage in more:
+        taken = {one.name for one in joined if one.name}
+        candidates = (f"{stage.name} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
+        if stage.name in taken:
+            stage = stage.replace(name=next(one for one in candidates if one not in taken))
+        joined.append(stage)
+    return joined
+
+
+def with_commands(stages: Sequence[Stage], more: Stage) -> list[Stage]:
+    """
+    Return stages with the commands of one more, and built without isolation if that is.
+
+    Packages of all stages are built without isolation; commands run after the last one, after those that it has.
+    Without Python packages (--apt alone), the commands have a stage of their own. Raise UsageError if there is nothing
+    to build.
+    """
+    if not more.properties:
+        return list(stages)
+    if not stages and more.no_build_isolation:
+        raise UsageError("--no-build-isolation is for Python packages: add some with --add or -r, or leave it out")
+    if more.no_build_isolation:
+        stages = [stage.replace(no_build_isolation=True) for stage in stages]
+    *others, last = stages or [Stage(name=COMMANDS)]
+    post = [*last.post, *(one for one in more.post if one not in last.post)]
+    verify = [*last.verify, *(one for one in more.verify if one not in last.verify)]
+    return [*others, last.replace(post=post, verify=verify)]

@@ -1,6 +1,9 @@
-"""What an extension can be made of that is not in the catalog: an easyconfig, or an installation."""
+"""What an extension can be made of: a container of the catalog, an easyconfig, an installation; and its image."""
 
+import glob
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +11,17 @@ from easybuild.easyblocks.generic.container.image.installed import InstalledImag
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, lock_of
 
+from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
+from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError
-from ebsif.installed import lock
-from ebsif.installed.names import Found, Names
+from ebsif.installed import lock, places
+from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
+from ebsif.packages.formats.wanted import KnownImage
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
@@ -121,3 +127,66 @@ def container_of(found: Found, names: Names) -> Container:
     if found.suffix != ".eb":
         raise EbsifError(f"{found}: no easyconfig")
     return read(found, names.site)
+
+
+# --- its image
+
+
+def sources(container: Container) -> str:
+    """Return eb's option for the directories that may have the image."""
+    return f"--sourcepath={':'.join(source_folders(container))}"
+
+
+def source_folders(container: Container) -> list[str]:
+    """Return the directories that may have the image: EasyBuild's, the site's, those of installations."""
+    stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
+    loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
+    installed = [
+        Path(path)
+        for one in places.everything()
+        if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
+        for path in [InstalledImage(str(one.root)).path()]
+        if path
+    ]
+    # also of recipes that were written by hand
+    installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
+    folders = [
+        path.parent for path in (*stable, *loaded, *installed) if path.name == container.file_name and path.is_file()
+    ]
+    return list(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
+
+
+def no_image(container: Container) -> ExtendingError:
+    """Return the error that the image of a container isn't found."""
+    folders = [str(path.parent) for _, path in container.image_places]
+    return ExtendingError(
+        f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
+        f"paths nor in {', '.join(folders) or 'a directory of the site'}): give its path with --image FILE"
+    )
+
+
+def known_image(container: Container, installed: Iterable[Installation]) -> KnownImage:
+    """Return what the catalog, or the record of an installation of a container, says about its image."""
+    packages = selection.components_of(container)
+    python = packages.pop("python", None)
+    digest = container.sha256
+    roots = [getattr(container, "root", None), *(one.root for one in installed)]
+    for root in roots:
+        if root and (root / lockfile.RECORD).is_file():
+            record = lock.read(root)
+            digest = record.image.sha256 or digest
+            python = record.versions.get("python", python)
+            packages.update(record.image_versions)
+            break
+    # the catalog may say just 3
+    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)
+
+
+def image_of(container: Container) -> Path:
+    """Return the image of a container on this machine; raise ExtendingError if it isn't found."""
+    own = [path for _, path in container.image_places]
+    paths = [*own, *(Path(folder, container.file_name) for folder in source_folders(container))]
+    found = next((path for path in paths if path.is_file()), None)
+    if not found:
+        raise no_image(container)
+    return found

@@ -11,9 +11,8 @@ from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.stages import Stage, lines_of
+from ebsif.catalog.stages import Stage, append, lines_of
 from ebsif.environments import bases
-from ebsif.environments import extension as extensions
 from ebsif.errors import EbsifError
 from ebsif.installed import current, ownfiles
 from ebsif.installed.names import Names
@@ -374,7 +373,7 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
     if last and len(made) == 1 and last.has_only("allow_replace") and not any("--hash" in one for one in last.written):
         environment.stages[-1] = last.replace(requirements=[*last.written, *left])
     else:
-        environment.stages = extensions.append(environment.stages, made, name)
+        environment.stages = append(environment.stages, made, name)
 
 
 def in_place_of(before: str, line: str) -> str:
@@ -396,7 +395,7 @@ def replace(environment: Environment, wanted: Sequence[Stage], name: str) -> Non
     Packages added by hand stay (E-08), and so do stages of commands only, which came with system packages.
     """
     commands = [stage for stage in environment.own if not stage.lines]
-    environment.stages = extensions.append([*environment.stages[: environment.inherited], *commands], wanted, name)
+    environment.stages = append([*environment.stages[: environment.inherited], *commands], wanted, name)
     asked = names_in(lines_of(wanted))
     add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ebsif.environments import replacing
+from ebsif.environments import bases
 from ebsif.environments.extension import Extension
 from ebsif.errors import EbsifError
 
@@ -74,7 +74,7 @@ def key_of(extension: Extension) -> str:
     """Return a name for the downloads of an extension: what was built for another image or request may not fit."""
     known = [extension.at("0").body]
     with contextlib.suppress(EbsifError, OSError):
-        path = replacing.image_of(extension.base)
+        path = bases.image_of(extension.base)
         found = path.stat()
         known += [str(path), str(found.st_size), str(found.st_mtime_ns)]
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:20]

@@ -1,6 +1,5 @@
 """An extension, packages of a user on top of a container: its stages, its names and dates, and those that are there."""
 
-import glob
 import itertools
 import json
 import os
@@ -13,20 +12,14 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import modulerc, newest
-from easybuild.easyblocks.generic.container.image.installed import InstalledImage
-from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import system_names
 
-from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
-from ebsif.catalog.stages import Stage, lines_of, simplest
-from ebsif.eb import easyconfigtext, framework
-from ebsif.errors import EbsifError, UsageError
-from ebsif.installed import lock, places
-from ebsif.installed.names import shown
+from ebsif.catalog.stages import COMMANDS, Stage, lines_of, simplest
+from ebsif.eb import easyconfigtext
+from ebsif.errors import EbsifError
 from ebsif.installed.places import Installation
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -36,8 +29,6 @@ TODAY = "%Y%m%d"
 ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+\S+\.\s+"
 MOST_NAMES = 4
 LINE = 100  # of the description
-# The name of a stage that installs nothing.
-COMMANDS = "commands"
 
 
 class ExtendingError(EbsifError):
@@ -206,38 +197,6 @@ def purpose(extension: Extension) -> str:
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
 
 
-def append(stages: Sequence[Stage], more: Sequence[Stage], name: str) -> list[Stage]:
-    """Return stages followed by more, each with a name of its own (E-04): the name of the extension makes it one."""
-    joined = list(stages)
-    for stage in more:
-        taken = {one.name for one in joined if one.name}
-        candidates = (f"{stage.name} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
-        if stage.name in taken:
-            stage = stage.replace(name=next(one for one in candidates if one not in taken))
-        joined.append(stage)
-    return joined
-
-
-def with_commands(stages: Sequence[Stage], more: Stage) -> list[Stage]:
-    """
-    Return stages with the commands of one more, and built without isolation if that is.
-
-    Packages of all stages are built without isolation; commands run after the last one, after those that it has.
-    Without Python packages (--apt alone), the commands have a stage of their own. Raise UsageError if there is nothing
-    to build.
-    """
-    if not more.properties:
-        return list(stages)
-    if not stages and more.no_build_isolation:
-        raise UsageError("--no-build-isolation is for Python packages: add some with --add or -r, or leave it out")
-    if more.no_build_isolation:
-        stages = [stage.replace(no_build_isolation=True) for stage in stages]
-    *others, last = stages or [Stage(name=COMMANDS)]
-    post = [*last.post, *(one for one in more.post if one not in last.post)]
-    verify = [*last.verify, *(one for one in more.verify if one not in last.verify)]
-    return [*others, last.replace(post=post, verify=verify)]
-
-
 def of_base(module: str, there: Iterable[Installation]) -> list[tuple[str, str, Installation]]:
     """Return name, date and installation of the extensions of a module among those that are there, newest last."""
     extensions = [(*one.extension, one) for one in there if one.base == module and one.extension]
@@ -298,48 +257,3 @@ def check_names(name: str, date: Optional[str] = None) -> None:
         raise ExtendingError(
             f"--date '{date}': use only letters, digits, _ and . before a number ({time.strftime(TODAY)}.2)"
         )
-
-
-def sources(container: Container) -> str:
-    """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
-    stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
-    loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    installed = [
-        Path(path)
-        for one in places.everything()
-        if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
-        for path in [InstalledImage(str(one.root)).path()]
-        if path
-    ]
-    # also of recipes that were written by hand
-    installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
-    folders = [
-        path.parent for path in (*stable, *loaded, *installed) if path.name == container.file_name and path.is_file()
-    ]
-    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
-
-
-def no_image(container: Container) -> ExtendingError:
-    """Return the error that the image of a container isn't found."""
-    places = [str(path.parent) for _, path in container.image_places]
-    return ExtendingError(
-        f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
-        f"paths nor in {', '.join(places) or 'a directory of the site'}): give its path with --image FILE"
-    )
-
-
-def known_image(container: Container, installed: Iterable[Installation]) -> KnownImage:
-    """Return what the catalog, or the record of an installation of a container, says about its image."""
-    packages = selection.components_of(container)
-    python = packages.pop("python", None)
-    digest = container.sha256
-    roots = [getattr(container, "root", None), *(one.root for one in installed)]
-    for root in roots:
-        if root and (root / lockfile.RECORD).is_file():
-            record = lock.read(root)
-            digest = record.image.sha256 or digest
-            python = record.versions.get("python", python)
-            packages.update(record.image_versions)
-            break
-    # the catalog may say just 3
-    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

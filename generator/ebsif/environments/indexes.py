@@ -26,7 +26,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, lines_of
-from ebsif.environments import replacing
+from ebsif.environments import bases, replacing
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.images.registry import connection
@@ -92,7 +92,7 @@ def why_unknown(
     if not wanted:
         return ""
     try:
-        path = image or replacing.image_of(container)
+        path = image or bases.image_of(container)
         settings = parse(inspection.pip_settings(path))
         asked = [(names, sources) for stage, names in wanted for sources in [sources_of(stage, settings)] if sources]
         missing = nowhere(asked)

@@ -29,7 +29,7 @@ from ebsif.catalog.records import system_of
 from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
-from ebsif.environments import downloads, plan
+from ebsif.environments import bases, downloads, plan
 from ebsif.environments import extension as extensions
 from ebsif.environments.extension import DatedExtension, ExtendingError, Extension
 from ebsif.environments.plan import Plan
@@ -183,7 +183,7 @@ def write(request: Request, dated: DatedExtension, path: Path, known: Mapping[st
                 install(
                     path,
                     request.rebuild,
-                    [*request.more, extensions.sources(dated.container)],
+                    [*request.more, bases.sources(dated.container)],
                     {**extension.variables(known), **kept},
                 )
                 downloads.remove(kept)
@@ -414,7 +414,7 @@ def install_container(wanted: ToInstall, request: Request) -> int:
     with removed_after_failure(rendered.path) as written:
         rendering.write([rendered], request.folder)
         written.append(rendered.path)
-        install(rendered.path, request.rebuild, [*request.more, extensions.sources(container)], otherwise="")
+        install(rendered.path, request.rebuild, [*request.more, bases.sources(container)], otherwise="")
         if request.json:
             print_result(installed_from(rendered.path), is_new=True)
     return 0

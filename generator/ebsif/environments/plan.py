@@ -16,7 +16,8 @@ from easybuild.easyblocks.generic.container.written import UnfitError, read_writ
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
-from ebsif.environments.extension import ExtendingError, no_image, sources
+from ebsif.environments.bases import no_image, sources
+from ebsif.environments.extension import ExtendingError
 from ebsif.packages.formats import condafile
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig

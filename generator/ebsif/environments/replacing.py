@@ -15,8 +15,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, lines_of
-from ebsif.environments import change
-from ebsif.environments import extension as extensions
+from ebsif.environments import bases, change
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage, lock_again, other_versions
@@ -230,7 +229,7 @@ def without_compiler(
     if not names or not compilers or any(stage.pre or stage.modules or stage.env for stage in stages):
         return ""
     try:
-        is_there = inspection.programs_of(image or image_of(container), compilers)
+        is_there = inspection.programs_of(image or bases.image_of(container), compilers)
     except (ExtendingError, inspection.InspectionError):
         return ""
     if is_there:
@@ -287,7 +286,7 @@ def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages,
     """Return the packages of an image, and why some are kept, by normalized name; raise an error if it isn't here."""
     from easybuild.easyblocks.generic.container.packages import Packages
 
-    there = Packages.from_listing(inspection.python_of(image or image_of(container)).listing)
+    there = Packages.from_listing(inspection.python_of(image or bases.image_of(container)).listing)
     return there, there.bound([*keep_packages(container), *container.parameters.get("keep_packages", [])])
 
 
@@ -356,13 +355,3 @@ def dependents(name: str, image: Any, own: Mapping[str, VenvPackage], changing: 
             ):
                 rows.append([f"{package.name} {package.version}", "extension", f"{name}{wanted.specifier}"])
     return sorted(rows, key=lambda row: (row[1] != "image", row[0].lower()))
-
-
-def image_of(container: Container) -> Path:
-    """Return the image of a container on this machine; raise ExtendingError if it isn't found."""
-    folders = extensions.sources(container).partition("=")[2].split(":")
-    places = [*(path for _, path in container.image_places), *(Path(one, container.file_name) for one in folders)]
-    found = next((path for path in places if path.is_file()), None)
-    if not found:
-        raise extensions.no_image(container)
-    return found

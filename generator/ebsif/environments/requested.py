@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
-from ebsif.catalog.stages import Stage, lines_of, stages_of
+from ebsif.catalog.stages import Stage, append, lines_of, stages_of, with_commands
 from ebsif.environments import bases, change, indexes, making, repeating, replacing, system, trust
 from ebsif.environments import extension as extensions
 from ebsif.environments.change import Environment
@@ -167,8 +167,8 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     name = wish.name or NAME
     container = system.added(container, wish.apt, wish.allow_upgrade)
     installed = places.called(container.module)[:1]
-    image = extensions.known_image(container, installed)
-    wanted = extensions.with_commands(wanted_packages(wish, image), wish.commands)
+    image = bases.known_image(container, installed)
+    wanted = with_commands(wanted_packages(wish, image), wish.commands)
     own = change.packages_of(installed[0]) if wish.replace and installed else {}
     if not is_accepted(wish, container, own):
         return DECLINED
@@ -177,7 +177,7 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     return Extension(
         container,
         name,
-        extensions.append(container.stages, wanted, name),
+        append(container.stages, wanted, name),
         installed_base=installed[0] if installed else None,
         added=wish.added,
         problem=problem(wish, container, image, wanted, packages_on(container, installed)),
@@ -212,8 +212,8 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
             return installation
     else:
         container = system.added(container, wish.apt, wish.allow_upgrade)
-        wanted = extensions.with_commands(wanted_packages(wish, environment.image), wish.commands)
-        environment.stages = extensions.append(environment.stages, wanted, name)
+        wanted = with_commands(wanted_packages(wish, environment.image), wish.commands)
+        environment.stages = append(environment.stages, wanted, name)
     change.report_projects(environment)
     extension = Extension(
         change.pinned(container, environment),
@@ -250,8 +250,8 @@ def changed(
         change.add(environment, change.parse(wish.add), name)
     if wish.replace:
         environment.set_own(replacing.allow(environment.own, replacing.parse(wish.replace)))
-    environment.stages = extensions.append(
-        environment.stages[: environment.inherited], extensions.with_commands(environment.own, wish.commands), name
+    environment.stages = append(
+        environment.stages[: environment.inherited], with_commands(environment.own, wish.commands), name
     )
     if wish.remove_apt and not environment.own and not environment.has_system:
         raise change.nothing_left(installation.module)
@@ -310,7 +310,7 @@ def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Se
         container, installed = bases.of_installation(found, wish.request.names.site), [found]
     else:
         container, installed = found, places.called(found.module)[:1]
-    image = extensions.known_image(container, installed)
+    image = bases.known_image(container, installed)
     return problem(
         wish, container, image, requirements.split_into_stages(list(lines)), packages_on(container, installed)
     )
@@ -379,7 +379,7 @@ def repeat(wish: Wish, lock: Path) -> int:
     # --check runs commands, too: it tries the installation
     if not trust.is_agreed(request, lock, stages, request.check or request.installs):
         return FOUND
-    image = extensions.known_image(container, places.called(container.module))
+    image = bases.known_image(container, places.called(container.module))
     if repeating.has_other_image(image, record):
         output.note(
             f"{container.module} has another image than {lock}: the packages in {lock} are installed in the "
