@@ -318,6 +318,17 @@ def test_a_reinstallation(installations, wheels, tmp_path, fault, part):
             shutil.rmtree(path)
 
 
+def test_the_same_packages_again(installations, wheels, tmp_path, fault):
+    """S002-44: killed when user software has moved to the new installation, and again when it's back: both have it."""
+    loop = Loop(installations("Lmod-Lua").copy(tmp_path, MODULE), wheels, tmp_path)
+    loop.requirement = "greeting"
+    for point in (r"rename .*\.replaced .*\.replace$", AGAIN[0]):
+        result = loop.eb(point, "--rebuild")
+        assert result.returncode == -9, result.stdout + result.stderr
+        works, said = loop.works()
+        fault("kill -9 in installing the same packages again", point).kept(works, said)
+
+
 def shortened(point, site):
     """Return a point in a readable form."""
     point = point.replace(str(site.prefix), "")

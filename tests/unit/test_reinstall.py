@@ -3,6 +3,7 @@
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -379,9 +380,8 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
 
 
-@pytest.fixture
-def replacing(tmp_path, monkeypatch):
-    """An easyblock that writes the module of an installation, to whose earlier one a package was added by hand."""
+def replacing_in(tmp_path, monkeypatch):
+    """Return an easyblock that writes the module of an installation, to whose earlier one a package was added."""
     for name in ("1.0", "1.0.replace"):
         installation(tmp_path / "software" / name)
     (tmp_path / "software/1.0/user-software/mine").write_text("mine")
@@ -391,6 +391,12 @@ def replacing(tmp_path, monkeypatch):
     easyconfig = UserDict(cleanupoldinstall=True)
     easyconfig.path = str(tmp_path / "1.0.eb")
     return easyblock_of(replacement(tmp_path / "software/1.0", is_beside=True), cfg=easyconfig, build=Build())
+
+
+@pytest.fixture
+def replacing(tmp_path, monkeypatch):
+    """An easyblock that writes the module of an installation, to whose earlier one a package was added by hand."""
+    return replacing_in(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("configuration")
@@ -415,6 +421,74 @@ def test_the_earlier_installation_is_kept(tmp_path, monkeypatch, replacing):
     (kept,) = (tmp_path / "software").glob("1.0.2*")
     assert (kept / "share/ebsif/lock.json").is_file()
     assert str(tmp_path / "software/1.0.replace") not in targets
+
+
+class KilledError(BaseException):
+    """Takes the place of SIGKILL."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Return a function that calls another one, killed before a change of the file system; whether it was."""
+    state = {"left": -1}
+
+    def before(change, *arguments, **options):
+        state["left"] -= state["left"] > 0
+        if not state["left"]:
+            raise KilledError
+        return change(*arguments, **options)
+
+    for name in ("rename", "mkdir", "rmdir", "unlink", "remove"):
+        monkeypatch.setattr(os, name, functools.partial(before, getattr(os, name)))
+
+    def call(number, work):
+        state["left"] = number
+        try:
+            work()
+        except KilledError:
+            return True
+        finally:
+            state["left"] = -1
+        return False
+
+    return call
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("is_changed, is_removed", [(True, False), (False, True)])
+def test_a_kill_while_changes_are_carried_over(tmp_path, monkeypatch, killed_at, is_changed, is_removed):
+    """
+    S002-44: at every change of the file system, in the attempt and in the recovery by the next eb.
+
+    The next eb finds the earlier installation or the new one, complete and with its module; nothing is lost.
+    """
+    for number in itertools.count(1):
+        for again in itertools.count(1):
+            folder = tmp_path / f"{number}-{again}"
+            easyblock = replacing_in(folder, monkeypatch)
+            easyblock.cfg["cleanupoldinstall"] = is_removed
+            root, mine = folder / "software/1.0", folder / "software/1.0/user-software/mine"
+            (root / "earlier").touch()
+            if not is_changed:
+                mine.unlink()
+            was_killed = killed_at(number, easyblock.replace_module)
+            recovers = replacement(root).recover
+            was_killed_again = killed_at(again, recovers)
+            recovers()
+            module = folder / "software/1.0.lua"
+            assert (root / "user-software/module.py").is_file(), (number, again)
+            assert not list(root.glob(".*")), (number, again)
+            assert (root / "share/ebsif/lock.json").is_file(), (number, again)
+            assert module.read_text() == ("earlier" if (root / "earlier").exists() else "new"), (number, again)
+            assert bool(list(folder.rglob("mine"))) is is_changed, (number, again)
+            kept = [path.parent for path in folder.glob("software/1.0.*/earlier")]
+            assert all((path / "user-software/module.py").is_file() for path in kept), (number, again)
+            assert not list(folder.glob("software/1.0.[rk]e*")), (number, again)
+            if not was_killed_again:
+                break
+        if not was_killed:
+            break
+    assert number > 5
 
 
 @pytest.mark.usefixtures("configuration")

@@ -56,6 +56,8 @@ class Reinstallation:
         self.target = os.path.realpath(place)
         # where the new installation is built, and where the earlier one is while the new one is tested
         self.staging, self.replaced = self.target + '.replace', self.target + '.replaced'
+        # where the earlier one is after that until it's complete again, if it's kept
+        self.kept_earlier = self.target + '.kept'
         # whether there is an earlier installation, and whether the new one is still beside it
         self.is_replacing = self.is_beside = False
         # whether there is none, and this run has begun the first one
@@ -105,16 +107,24 @@ class Reinstallation:
 
     def recover(self) -> None:
         """Put back an installation that a killed eb was replacing, and remove what it has left."""
+        copy = copy_of(self.module_file)
+        was_complete = os.path.lexists(self.staging) and not os.path.lexists(self.replaced)
+        if was_complete or os.path.lexists(self.kept_earlier):
+            # so was its module: the copy is of the earlier one
+            remove_file(copy)
+        elif os.path.lexists(copy):
+            os.rename(copy, self.module_file)
         if os.path.lexists(self.replaced):
             if os.path.lexists(self.target):
                 remove_replaced(self.staging)
-                os.rename(self.target, self.staging)
-            os.rename(self.replaced, self.target)
-            if os.path.lexists(copy_of(self.module_file)):
-                os.rename(copy_of(self.module_file), self.module_file)
+                self.swap_back()
+            else:
+                os.rename(self.replaced, self.target)
         if os.path.lexists(self.staging):
             self.set_changes_aside(self.staging)
             remove_replaced(self.staging)
+        if os.path.lexists(self.kept_earlier):
+            self.keep_earlier()
 
     def has_earlier(self) -> bool:
         """Return whether there is an installation to replace, perhaps of an easyblock whose modules are elsewhere."""
@@ -150,21 +160,26 @@ class Reinstallation:
 
         From here on, a failure puts nothing back: the earlier module would have no installation.
         """
-        if self.is_replacing:
-            self.carry_changes_over(adopt)
-        self.kept.forget()
         if not self.is_replacing:
+            self.kept.forget()
             return
-        self.is_replacing = False
+        self.carry_changes_over(adopt)
+        # from now on nothing puts it back, even if only a part can be removed; the next eb does the rest
+        with ignored_signals():
+            os.rename(self.replaced, self.staging if is_removed else self.kept_earlier)
+            self.is_replacing = False
+            self.kept.forget()
         if is_removed:
-            # from now on it is a leftover, which nothing puts back, even if only a part can be removed
-            os.rename(self.replaced, self.staging)
             remove_replaced(self.staging)
         else:
-            # at once: a leftover would be removed if eb were killed in between
-            backup = '%s.%s' % (self.target, time.strftime('%Y%m%d-%H%M%S'))
-            os.rename(self.replaced, backup)
-            print_msg("the earlier installation is kept at %s", backup, log=self.log)
+            self.keep_earlier()
+
+    def keep_earlier(self) -> None:
+        """Keep the earlier installation, with user software, under a name of its own."""
+        UserSoftware(self.kept_earlier).keep_exchanged()
+        path = '%s.%s' % (self.target, time.strftime('%Y%m%d-%H%M%S'))
+        os.rename(self.kept_earlier, path)
+        print_msg("the earlier installation is kept at %s", path, log=self.log)
 
     # --- if a step fails or is interrupted
 
@@ -189,13 +204,18 @@ class Reinstallation:
         """Put the earlier installation back, and remove the new one."""
         was_active = not self.is_beside
         if was_active:
-            os.rename(self.target, self.staging)
-            os.rename(self.replaced, self.target)
+            self.swap_back()
         self.is_replacing = self.is_beside = False
         if was_active:
             # the module could be loaded in the meantime
             self.set_changes_aside(self.staging)
         remove_replaced(self.staging)
+
+    def swap_back(self) -> None:
+        """Rename both installations to what they were before the new one was in place, each with its user software."""
+        UserSoftware(self.target).give_back(UserSoftware(self.replaced))
+        os.rename(self.target, self.staging)
+        os.rename(self.replaced, self.target)
 
     # --- what users have changed is kept in place, stays in use, or is set aside
 

@@ -28,6 +28,9 @@ from .values import DIRECTORY, SQUASHFS
 from .written import is_package
 
 NAMES = (DIRECTORY, SQUASHFS)
+# where an earlier installation has the new one's user software while it has the earlier one's, and while it gets it
+EXCHANGED = '.exchanged'
+EXCHANGED_IN_PART = EXCHANGED + '.part'
 # where users put their own scripts
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).
@@ -137,16 +140,34 @@ class UserSoftware:
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier: 'UserSoftware') -> None:
-        """Replace user software with user software of another installation: directory, SquashFS file, or both."""
-        for name in self.present():
-            # the other installation is going to be removed, with what it gets
-            spare = free_path(earlier.path('.' + name))
-            os.rename(self.path(name), spare)
-            if os.path.lexists(earlier.path(name)):
-                os.rename(earlier.path(name), self.path(name))
-        for name in NAMES:
-            if os.path.lexists(earlier.path(name)):
-                os.rename(earlier.path(name), self.path(name))
+        """
+        Exchange user software with an earlier installation: directory, SquashFS file, or both.
+
+        The earlier installation has this one's in EXCHANGED. Until it is removed, `give_back` undoes this, also if eb
+        was killed in between.
+        """
+        unfinished = earlier.path(EXCHANGED_IN_PART)
+        os.mkdir(unfinished)
+        move_forms(self.root, unfinished)
+        # from here on, user software in this installation is the earlier one's
+        os.rename(unfinished, earlier.path(EXCHANGED))
+        move_forms(earlier.root, self.root)
+
+    def give_back(self, earlier: 'UserSoftware') -> None:
+        """Undo `take_over`, as far as it has come."""
+        unfinished = earlier.path(EXCHANGED_IN_PART)
+        if os.path.lexists(earlier.path(EXCHANGED)):
+            move_forms(self.root, earlier.root)
+            os.rename(earlier.path(EXCHANGED), unfinished)
+        if os.path.lexists(unfinished):
+            move_forms(unfinished, self.root)
+            os.rmdir(unfinished)
+
+    def keep_exchanged(self) -> None:
+        """Use what this installation got for its user software, which another one has taken over."""
+        if os.path.lexists(self.path(EXCHANGED)):
+            move_forms(self.path(EXCHANGED), self.root)
+            os.rmdir(self.path(EXCHANGED))
 
     def set_aside(self, names: List[str], beside: 'UserSoftware') -> Tuple[List[str], str]:
         """
@@ -173,6 +194,12 @@ class UserSoftware:
 def forms_in(root: str) -> List[str]:
     """Return which forms of user software an installation has: directory, SquashFS file."""
     return [name for name in NAMES if os.path.lexists(os.path.join(root, name))]
+
+
+def move_forms(root: str, target: str) -> None:
+    """Move user software from one directory to another one on the same file system."""
+    for name in forms_in(root):
+        os.rename(os.path.join(root, name), os.path.join(target, name))
 
 
 def move(path: str, target: str) -> None:
