@@ -26,7 +26,7 @@ from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import only_shared_directories, plain_errors, set_search_paths, status_of
-from .container.framework import stopped_by_hangup, with_build_option, with_parameters
+from .container.framework import with_build_option, with_parameters
 from .container.host.image import read_libraries
 from .container.host.libraries import FOLDER, HostLibraries
 from .container.host.loader import Loader
@@ -34,6 +34,7 @@ from .container.host.programs import HostPrograms
 from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
+from .container.interruption import ignored_signals, stopped_once
 from .container.kernel import JUPYTER, install_kernel
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, beginning, help_sections, listed_packages, program
@@ -43,7 +44,7 @@ from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_sour
 from .container.permissions import copy_readable, open_to_readers
 from .container.probe import ImageProbe, check_account, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
-from .container.reinstallation import Reinstallation, ignored_signals
+from .container.reinstallation import Reinstallation
 from .container.remedies import nevertheless
 from .container.runtime import Container, Runtime, existing_binds, existing_sources, named_variables, runtime_variables
 from .container.scripts import check_files, install_scripts, install_wrappers, wrapped_programs
@@ -158,7 +159,7 @@ class ContainerInstall(EasyBlock):
 
     # --- before and around the steps
 
-    @stopped_by_hangup()
+    @stopped_once()
     def run_step(self, step: str, step_methods: object) -> object:
         """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
         try:
@@ -181,10 +182,13 @@ class ContainerInstall(EasyBlock):
         """
         is_stopped = isinstance(error, StopException)
         is_failed = isinstance(error, Exception) and not is_stopped
-        if step == POSTPROC_STEP and is_failed:
-            # what its commands have written doesn't count as users' changes
-            self.record_files()
         with ignored_signals():
+            try:
+                if step == POSTPROC_STEP and is_failed:
+                    # what its commands have written doesn't count as users' changes
+                    self.record_files()
+            except (EasyBuildError, OSError) as err:
+                self.log.warning("Files that postinstallcmds have written are set aside, not removed: %s", err)
             try:
                 self.reinstallation.undo(is_stopped, is_failed and not isinstance(error, OutdatedError))
             finally:

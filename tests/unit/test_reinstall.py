@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import framework, reinstallation, usersoftware
 from easybuild.easyblocks.generic.container.build import Build
-from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
+from easybuild.easyblocks.generic.container.interruption import stopped_once
 from easybuild.easyblocks.generic.container.recipes import scripts_of_recipe
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import Record
@@ -27,7 +27,7 @@ from easybuild.easyblocks.generic.container.settings import write_settings
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
-from easybuild.framework.easyblock import EasyBlock, StopException
+from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock, StopException
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
@@ -78,37 +78,56 @@ def test_a_rename_that_fails(tmp_path, monkeypatch):
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
+def stop_without_a_terminal(*_):
+    """Stand for eb's handler of signals, which prints something first."""
+    raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
 @pytest.mark.usefixtures("configuration")
-def test_a_second_signal(tmp_path, monkeypatch):
-    """S002-44: whoever presses Ctrl-C twice gets the earlier installation back, and nothing else stays."""
+@pytest.mark.parametrize("number, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGHUP, BrokenPipeError)])
+def test_a_second_signal(tmp_path, monkeypatch, number, error):
+    """
+    S002-44: whoever presses Ctrl-C twice gets the earlier installation back, and nothing else stays.
+
+    H25: the same when a terminal is closed, and from the first signal on, not only from the first rename.
+    """
     directories(tmp_path, "1.0", "1.0.replace")
-    rename, remove = os.rename, shutil.rmtree
 
     def interrupted(work, *arguments):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         work(*arguments)
 
     def step(*_):
         easyblock.activate_installation()
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(os, "rename", functools.partial(interrupted, rename))
-    monkeypatch.setattr(reinstallation, "remove_dir", functools.partial(interrupted, remove))
+    def no_space(*_):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(os, "rename", functools.partial(interrupted, os.rename))
+    monkeypatch.setattr(reinstallation, "remove_dir", functools.partial(interrupted, shutil.rmtree))
+    monkeypatch.setattr(ContainerInstall, "record_files", functools.partial(interrupted, no_space))
     monkeypatch.setattr(EasyBlock, "run_step", step)
     new = replacement(tmp_path / "1.0", is_beside=True)
     easyblock = easyblock_of(new)
     # a shell may have started the tests with Ctrl-C ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: stop_without_a_terminal,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
     try:
         for wanted in ({"1.0": "1.0"}, {}):
-            with pytest.raises(KeyboardInterrupt):
-                easyblock.run_step("sanitycheck", [])
+            with pytest.raises(error):
+                easyblock.run_step(POSTPROC_STEP, [])
             assert content(tmp_path) == wanted
             # now without an earlier installation
             new.is_first = True
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert {one: signal.getsignal(one) for one in handlers} == handlers
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
@@ -116,9 +135,8 @@ def test_the_end_of_a_terminal(before):
     """C-02: it stops a step as SIGTERM does, unless nohup ignores it; nothing stays for the next easyconfig of eb."""
     handlers = [signal.signal(signal.SIGHUP, before), signal.signal(signal.SIGTERM, signal.default_int_handler)]
     try:
-        with stopped_by_hangup():
-            during = signal.default_int_handler if before == signal.SIG_DFL else before
-            assert signal.getsignal(signal.SIGHUP) == during
+        with stopped_once():
+            assert callable(signal.getsignal(signal.SIGHUP)) is (before == signal.SIG_DFL)
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         signal.signal(signal.SIGHUP, handlers[0])

@@ -11,7 +11,6 @@ EasyBuild imports every easyblock in its include paths, whatever it installs, an
 new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
 import re
-import signal
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, List
 
@@ -44,7 +43,7 @@ except ImportError:
 
 __all__ = ['EasyBuildExit', 'RunShellCmdError', 'RunShellCmdResult', 'exit_status', 'keep_out_of_report',
            'only_shared_directories', 'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths',
-           'status_of', 'stopped_by_hangup', 'with_build_option', 'with_parameters']
+           'status_of', 'with_build_option', 'with_parameters']
 
 # exit statuses of steps whose name is not part of EasyBuild's
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
@@ -146,23 +145,6 @@ def keep_out_of_report(names: Iterable[str]) -> None:
     (own,) = REPORT_FILTER
     patterns = ([own.pattern] if own else []) + ['^%s$' % re.escape(name) for name in sorted(set(names))]
     update_build_option('test_report_env_filter', re.compile('|'.join(patterns)) if patterns else None)
-
-
-@contextmanager
-def stopped_by_hangup() -> Iterator[None]:
-    """
-    Let the end of a terminal or a connection stop eb as SIGTERM does, so that nothing half-done stays.
-
-    nohup ignores that signal, which stays so.
-    """
-    is_default = signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-    if is_default:
-        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
-    try:
-        yield
-    finally:
-        if is_default:
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def set_search_paths(environment: Any, **paths: List[str]) -> None:

@@ -10,17 +10,16 @@ Replace an installation only once the new one is complete, and preserve what use
 import errno
 import os
 import shutil
-import signal
 import stat
 import time
-from contextlib import contextmanager
 from logging import Logger
-from typing import Callable, Iterable, Iterator, List
+from typing import Callable, Iterable, List
 
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
 from easybuild.tools.filetools import adjust_permissions, remove_dir, remove_file
 from easybuild.tools.utilities import trace_msg
 
+from .interruption import ignored_signals
 from .recipes import scripts_of_recipe
 from .record.lockfile import RECORD
 from .usersoftware import UserSoftware, forms_in
@@ -377,18 +376,6 @@ def why_no_renaming(directory: str, spare: str, passing: Iterable[int] = ()) -> 
 def copy_of(path: str) -> str:
     """Return where the copy of a file is that a failure puts back."""
     return os.path.join(os.path.dirname(path), '.%s.replaced' % os.path.basename(path))
-
-
-@contextmanager
-def ignored_signals() -> Iterator[None]:
-    """Context manager in which eb isn't interrupted: a second Ctrl-C would leave half of what the first one undoes."""
-    before = {number: signal.signal(number, signal.SIG_IGN)
-              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def remove_replaced(path: str) -> None:
