@@ -42,7 +42,7 @@ from .container.modulerc import aliases_of, lock
 from .container.names import OutdatedError, check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
 from .container.permissions import copy_readable, open_to_readers
-from .container.probe import ImageProbe, check_account, entry_point_environment, wanted_libraries
+from .container.probe import ImageProbe, check_account, entry_point_environment
 from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.reinstallation import Reinstallation
 from .container.remedies import nevertheless
@@ -351,8 +351,6 @@ class ContainerInstall(EasyBlock):
         if self.spec.entry_point:
             self.record.entry_point_environment = entry_point_environment(
                 self.build.container, self.spec.entry_point, self.tcl_in_lmod)
-        self.record.library_binds = wanted_libraries(self.build.container, self.spec.library_binds)
-        self.build.container.optional_binds += self.record.library_binds
         if programs:
             check_account(self.build.container, existing_binds(programs.files), *programs.slurm_user())
             self.record.host_programs = programs.record()

@@ -1,4 +1,4 @@
-"""Masks and host libraries: the container sees another file system although the image is unchanged."""
+"""Masks: the container sees another file system although the image is unchanged."""
 
 import json
 import subprocess
@@ -39,34 +39,23 @@ def plain(image, command):
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory, base_image):
-    """A folder with libraries of the host; `wheel` has a copy of one that is part of numpy's wheel."""
+    """A folder of the host; `wheel` in it has a copy of a library that is part of numpy's wheel."""
     folder = tmp_path_factory.mktemp("host")
     (folder / "wheel").mkdir()
     name = Path(plain(base_image, ["sh", "-c", f"ls {PACKAGES}/numpy.libs/libquadmath-*"]).decode().strip()).name
     (folder / "wheel" / name).write_bytes(plain(base_image, ["cat", f"{PACKAGES}/numpy.libs/{name}"]))
-    for name in ("libjansson.so.4", "libz.so.1"):
-        (folder / name).write_text("of the host")
-    (folder / "versions").mkdir()
-    for name, version in (("libz.so.1", "1.99.0"), ("libexpat.so.1", "1.0.0")):
-        (folder / "versions" / f"{name[:-2]}.{version}").write_text("of the host")
-        (folder / "versions" / name).symlink_to(f"{name[:-2]}.{version}")
     return folder
 
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory, base_image, host):
-    """A site whose module has all masks and libraries of the host; a stage verifies that masks are in force."""
+    """A site whose module has all masks, and a library of the host; a stage verifies that masks are in force."""
     site = example_site(tmp_path_factory.mktemp("masked"), base_image)
     (wheel,) = (host / "wheel").iterdir()
-    libraries = {
-        f"{host}/libjansson.so.4:/usr/lib64/libjansson.so.4": "if_missing",
-        f"{host}/libz.so.1:/usr/lib64/libz.so.1": "if_missing",
-        **{f"{host}/versions/{name}:/mnt/{name}": "if_newer" for name in ("libz.so.1", "libexpat.so.1")},
-    }
     site.eb(
         site.easyconfig(
             f"{Installed.TEXT}masked_paths = {MASKS!r}\nbinds = ['?{wheel}:{LIBRARY}/{wheel.name}']\n"
-            f"library_binds = {libraries!r}\nrequirements = [{{'verify': ['! command -v touch']}}]\n"
+            f"requirements = [{{'verify': ['! command -v touch']}}]\n"
         )
     )
     return site
@@ -174,22 +163,3 @@ def test_a_mask_that_matches_nothing_is_refused(site, tmp_path):
     assert "nothing in the image matches" in results["no program"].stdout
     assert [result.returncode for result in results.values()] == [1, 1]
     assert not canary.exists()
-
-
-# --- libraries of the host
-
-
-def test_a_library_is_bound_only_if_missing(masked, host):
-    """S001-13, S002-15: if_missing: bound only if the image's loader finds none."""
-    assert in_container(masked, "cat /usr/lib64/libjansson.so.4").stdout == "of the host"
-    assert in_container(masked, "cat /usr/lib64/libz.so.1").returncode != 0
-    # on a node without the library
-    library = (host / "libjansson.so.4").rename(host / "away")
-    assert in_container(masked, "true").returncode == 0
-    library.rename(host / "libjansson.so.4")
-
-
-def test_a_library_is_bound_only_if_newer(masked):
-    """S001-13: if_newer: bound only if the image's is older, according to the versions in the file names."""
-    assert in_container(masked, "cat /mnt/libz.so.1").stdout == "of the host"
-    assert in_container(masked, "cat /mnt/libexpat.so.1").returncode != 0

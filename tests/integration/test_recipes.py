@@ -127,6 +127,8 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     text = text.replace("'python': '3.9'", "'python': '3.11'")
     text = text.replace(container.file_name, "example.sif").replace("['https://download.pytorch.org/whl/cpu']", "[]")
     # nor is the host's MPI here; the example image is activated by hand
+    assert "host_libraries = {\n    'libraries': ['/opt/cray/pe/mpich/8.*" in text
+    text = text.replace("'libraries': ['/opt/cray", "'libraries': ['?/opt/cray")
     text = text.replace("wrappers", "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers", 1)
     path = tmp_path / container.easyconfig_name
     path.write_text(text)

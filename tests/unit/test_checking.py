@@ -66,7 +66,12 @@ MISTAKES = [
     ("binds: {optional: [scratch]}", 12, "binds.optional.0: should be source[:target[:options]], with full paths"),
     ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: has a comma, at which the container runtime"),
     ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: has more than source, target and options"),
-    ("binds: {libraries: {libx.so: if_missing}}", 12, "binds.libraries.libx.so: should be source[:target[:options]]"),
+    # of 0.3.0
+    (
+        "binds: {libraries: {/libx.so: if_missing}}",
+        12,
+        "binds.libraries: was removed: name these libraries in ",
+    ),
     (
         "host_programs: {programs: [a/b]}",
         12,
@@ -192,7 +197,7 @@ def test_mistakes_in_a_profile(place, lines, line, expected):
 
 def test_valid_binds_have_no_findings(place):
     """Binds may have options, and paths with commas and colons."""
-    binds = r"binds: {required: ['/a:/b:ro', '/a\,b:/c\:d', '/a:/b:image-src=/x,ro'], libraries: {/x.so: if_newer}}"
+    binds = r"binds: {required: ['/a:/b:ro', '/a\,b:/c\:d', '/a:/b:image-src=/x,ro']}"
     assert findings(place(f"{HEAD}    {binds}\n")) == []
 
 

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
-from easybuild.easyblocks.generic.container.record.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import HostLibrariesRecord, Record
 from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.settings import container_lines, image_remedy
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
@@ -119,7 +119,7 @@ def test_a_module_from_values():
     """house 2.2: what a module decides from needs the specification and the record, but no installation."""
     record = Record(
         wrappers=["python"],
-        library_binds=["/usr/lib/libx.so"],
+        host_libraries=HostLibrariesRecord(binds=["/usr/lib/libx.so:/host-libraries/libx.so:ro"]),
         image_packages=["numpy==2.0"],
         venv_packages=["hello==1.0"],
         venv_environment={"PYTHONPATH": "/p"},
@@ -142,7 +142,7 @@ def test_a_module_from_values():
         "image ./example.sif",
         "image /central/example.sif",
         "bind /scratch",
-        "bind ?/usr/lib/libx.so",
+        "bind ?/usr/lib/libx.so:/host-libraries/libx.so:ro",
         "overlay /share/ebsif/masks.squashfs:ro",
         "where /dev/kfd *_ROCM 1",
         "default NET hsn",

@@ -136,7 +136,7 @@ def fixture_chain(make):
 
 
 def test_what_a_library_needs_comes_along(chain):
-    """K-01: unless the image has it with all versions that are needed; file names aren't compared."""
+    """K-01, S001-13: unless the image has it with all versions that are needed; file names aren't compared."""
     cxi, json = chain
     for image, bound, served in (
         ([], {"libcxi.so.77": "named", "libjson.so.77": "the image lacks it"}, {}),
@@ -158,7 +158,7 @@ def test_what_the_host_lacks_is_named(chain):
 
 
 def test_an_older_library_of_the_image_is_replaced(chain, make):
-    """K-01: by versions, else by symbols; what the image's has more than the host's stops the installation."""
+    """K-01, S001-13: by versions, else by symbols; what the image's has more than the host's stops the installation."""
     cxi, _ = chain
     old = make("libjson.so.77", folder="old", code="int json(void) {return 4;}", versions="JSON_0.13 {global: json;};")
     bound, _, problems = decide(cxi, old, search_path=[cxi.parent])
@@ -197,8 +197,12 @@ def test_the_newest_of_a_pattern_and_its_plugins(make, tmp_path):
     """K-01: by numbers; plugins stay where they are, and what they need comes along."""
     for version in ("8.1.9", "8.1.30"):
         make("libmpi.so.77", folder=version)
+        make("libfabric.so.77", folder=f"fabric-{version}")
     one = make("libone.so.77", folder="more")
     plugin = make("provider.so", one, folder="plugins", options=[f"-Wl,-rpath,{one.parent}"])
+    # directories, too
+    found = HostLibraries(["libfabric.so.77"], [], [f"{tmp_path}/fabric-*", "/none"])
+    assert found.libraries["libfabric.so.77"] == f"{tmp_path}/fabric-8.1.30/libfabric.so.77"
     found = HostLibraries([f"{tmp_path}/8.*/libmpi.so.77"], [str(plugin.parent)])
     assert found.libraries["libmpi.so.77"] == f"{tmp_path}/8.1.30/libmpi.so.77"
     record = found.record(found.decide({"libc.so.6": ImageLibrary("/libc.so.6", {"GLIBC_2.2.5"}, set())}))

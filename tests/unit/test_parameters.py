@@ -276,7 +276,6 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("host_programs = {'programs': ['?bin/srun']}", "should be the name or the full path of a program"),
         ("host_programs = {'programs': ['srun'], 'plugins': ['slurm']}", "'slurm' in 'plugins' should be a full path"),
         ("host_programs = {'programs': ['srun'], 'files': ['?slurm']}", "'?slurm' in 'files' should be source[:target"),
-        ("library_binds = {'/a': 'sometimes'}", "'if_missing' or 'if_newer'"),
         ("requirements = {'look': 'x'}", "should be {'lock': FILE}"),
         ("venv_name = '../escape'", "'venv_name'"),
         # E-03
@@ -286,6 +285,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("wrappers = 'python'", "'wrappers' should be 'all' or a list of program names"),
         # EasyBuild ignores parameters that it doesn't know
         ("signature = 'key.pem'", "'signature' was removed: list the public keys"),
+        (
+            "library_binds = {'/a.so': 'if_newer'}",
+            "'library_binds' was removed: name these libraries",
+        ),
         ("one_container_per_node = True", "'one_container_per_node' was removed: "),
         # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),

@@ -84,7 +84,7 @@ def test_rccl_comes_from_the_image_and_the_provider_from_the_host():
     """S001-10: with a GPU and Slingshot the host's CXI library is bound, but no RCCL, NCCL or plugin."""
     lumi = site.read("lumi")
     assert (lumi.gpu, lumi.network_env["NCCL_SOCKET_IFNAME"]) == ("rocm", "hsn")
-    binds = [*lumi.binds.required, *lumi.binds.optional, *lumi.binds.libraries]
+    binds = [*lumi.binds.required, *lumi.binds.optional]
     assert "/usr/lib64/libcxi.so.1" in binds
     assert not [bind for bind in binds if re.search("rccl|nccl|ofi|libfabric", bind)]
 
@@ -106,7 +106,7 @@ description: the machine
 gpu: rocm
 gpu_visibility: all
 images: {root: /images, directories: [{path: a}]}
-binds: {required: [/scratch], optional: [/opt/a], libraries: {/x.so: if_missing}}
+binds: {required: [/scratch], optional: [/opt/a]}
 network_env: {A: 1, B: 2}
 conflicts: [one]
 scheduler:
@@ -118,7 +118,7 @@ name: test
 description: the test system
 extends: base
 gpu_visibility: null
-binds: {optional: [/opt/b], libraries: {/x.so: null}}
+binds: {optional: [/opt/b]}
 network_env: {B: 3, C: null}
 conflicts: [two]
 scheduler:

@@ -36,11 +36,6 @@ from .values import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARI
 from .values import bind_problem, parse_binds, root_parts, value_problem, variable_problem, with_value
 from .written import is_command
 
-# Conditions for binding a library of the host into the container.
-IF_MISSING = 'if_missing'
-IF_NEWER = 'if_newer'
-LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
-
 # What happens at load if another container module is loaded.
 REFUSE = 'refuse'
 REPLACE = 'replace'
@@ -84,6 +79,8 @@ FORMER = {
     'squashfs_options': "pack again with make-squashfs and its options.",
     'signature': "list the public keys that may sign the image in 'signature_keys'.",
     'one_container_per_node': "remove it; each rank starts its own container.",
+    'library_binds': "name these libraries in 'host_libraries' = {'libraries': ['?libNAME.so.1', ...]}; what they need "
+                     "comes along if the image lacks it or has it in an older version.",
 }
 
 # Returns what is wrong with a value (the rest of a sentence that begins "Easyconfig parameter 'name'"), or None.
@@ -323,12 +320,6 @@ def image_source_problem(text: Optional[str]) -> Optional[str]:
         text, text)
 
 
-def library_binds_problem(binds: Dict[str, str]) -> Optional[str]:
-    """Check the conditions of binds."""
-    return None if all(value in LIBRARY_BINDS for value in binds.values()) else \
-        " should be a dictionary of bind mounts, each with '%s', found: %s" % ("' or '".join(LIBRARY_BINDS), binds)
-
-
 def masked_paths_problem(masks: Union[List[str], Dict[str, Optional[str]]]) -> Optional[str]:
     """Check the replacements of masked files."""
     replacements = masks.values() if isinstance(masks, dict) else []
@@ -494,7 +485,7 @@ CONTAINER_PARAMETERS = {
     'host_libraries': Parameter(
         {}, "Libraries of the host that the image's programs use, with what they need: {'libraries': [names, paths or "
         "patterns, perhaps followed by 'as NAME' or 'replace'], 'plugins': [directories or patterns of what they open "
-        "by path], 'search_path': [directories of the host]}; '?' before an item allows that the host lacks it", OTHER,
+        "by path], 'search_path': [directories or patterns]}; '?' before an item allows that the host lacks it", OTHER,
         check=host_libraries_problem, compare=host_libraries_clash),
     'host_programs': Parameter(
         {}, "Programs of the host that work in the container: {'programs': [names or full paths], 'plugins': "
@@ -519,10 +510,6 @@ CONTAINER_PARAMETERS = {
     'init': Parameter(
         INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS,
         compare=init_problem),
-    'library_binds': Parameter(
-        {}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) or 'if_newer' (it has "
-        "none, or an older one)", each=bind_problem,
-        check=library_binds_problem),
     'listed_packages': Parameter(
         'user_software', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
         choices=tuple(LISTED_PACKAGES)),

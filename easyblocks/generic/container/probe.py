@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Inspect an image: its packages and labels, its entry point, its libraries. Refuse it if it lacks something that the
+Inspect an image: its packages and labels, its entry point. Refuse it if it lacks something that the
 installation needs.
 """
 import json
@@ -16,15 +16,14 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import mkdir, remove_dir
-from easybuild.tools.utilities import trace_msg
 
 from .framework import RunShellCmdError
 from .packages import Description, Packages
-from .imageprograms import lines_after, read_program, sh_command
-from .parameters import CONDA_ENVIRONMENT, IF_NEWER
+from .imageprograms import read_program, sh_command
+from .parameters import CONDA_ENVIRONMENT
 from .runtime import STOPPED, Container, named_variables
 from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES
-from .values import bind_source, bind_target, value_problem, variable_problem
+from .values import value_problem, variable_problem
 from .written import UnfitError, escape, is_package, path_problem, read_written
 
 # what the runtime says
@@ -344,7 +343,7 @@ def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod:
             and not value_problem(value, tcl_in_lmod)}
 
 
-# --- programs and libraries of the host
+# --- programs of the host
 
 
 def check_account(container: Container, binds: Sequence[str], account: str, file: str) -> None:
@@ -361,30 +360,3 @@ def check_account(container: Container, binds: Sequence[str], account: str, file
                              "in %s, so Slurm's programs would stop. Nothing was copied. Add a line for it to "
                              "/etc/passwd of the image, or add '/etc/passwd' and '/etc/group' to 'files', so that the "
                              "container has the host's (if people's accounts have lines there).", account, file)
-
-
-def wanted_libraries(container: Container, binds: Dict[str, str]) -> List[str]:
-    """Return the binds of host libraries (parameter 'library_binds') that a container needs (S001-13)."""
-    return [bind for bind, condition in sorted(binds.items()) if is_library_wanted(container, bind, condition)]
-
-
-def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
-    """Return whether to bind a host library: if the image lacks it or, with if_newer, has an older version."""
-    source, target = bind_source(bind), bind_target(bind)
-    name = os.path.basename(target)
-    # the library that the image's loader would find, or a file at the target of the bind
-    found = container.run(sh_command('find-library.sh', name, target), split_stderr=True)
-    paths = lines_after('library', found.output)
-    wanted = not paths
-    if paths and condition == IF_NEWER:
-        host, image = library_version(os.path.realpath(source)), library_version(paths[0])
-        wanted = bool(host and image and image < host)
-    trace_msg("host library %s is %s: the image has %s" % (
-        source, 'bound' if wanted else 'not needed', escape(''.join(paths)) or 'none'))
-    return wanted
-
-
-def library_version(path: str) -> List[int]:
-    """Return the version in the file name of a library, like libx.so.1.2.3; empty if it has none."""
-    found = re.search(r'\.so\.(\d{1,9}(?:\.\d{1,9})*)$', path)
-    return [int(number) for number in found.group(1).split('.')] if found else []

@@ -106,7 +106,6 @@ class ContainerSpec:
     image_root: Optional[str]
     image_source: Optional[str]
     init: str
-    library_binds: Dict[str, str]
     listed_packages: str
     lustre_striping: List[str]
     masked_paths: Union[List[str], Dict[str, Optional[str]]]

@@ -49,7 +49,6 @@ WRITTEN_FROM = {
     "sources": "file",
     "checksums": "sha256",
     "modextravars": "variables",
-    "library_binds": "binds",
     "bind_file": "binds",
     "bind_file_default": "binds",
     "image_root": "images",

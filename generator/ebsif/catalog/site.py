@@ -106,9 +106,6 @@ class Binds(Model):
 
     required: list[Bind] = Field([], description="the source must exist where the module is loaded")
     optional: list[Bind] = Field([], description="bound only where the source exists")
-    libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field(
-        {}, description="libraries of the host, bound if the image lacks them or has an older version"
-    )
     file: Optional[FullPath] = Field(
         None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist"
     )
@@ -126,7 +123,7 @@ class HostLibrariesSettings(Model):
         [], description="directories, or patterns of files, of what the libraries open by path: /usr/lib64/libfabric"
     )
     search_path: list[HostPath] = Field(
-        [], description="directories that come first where the host looks for libraries"
+        [], description="directories that come first where the host looks for libraries; of a pattern, the newest"
     )
 
 
@@ -354,7 +351,7 @@ class Site(Model):
     def bound(self) -> list[str]:
         """What containers have of the machine: binds, and libraries that are named."""
         named = self.host_libraries.libraries if self.host_libraries else []
-        return [*self.binds.required, *self.binds.optional, *self.binds.libraries, *named]
+        return [*self.binds.required, *self.binds.optional, *named]
 
     def supports_rocm(self, version: str) -> bool:
         """Return whether the driver supports a version of ROCm, as far as the profile says."""

@@ -21,6 +21,15 @@ PATTERNS = {
     "^[a-z0-9][a-z0-9_-]*$": "lower-case letters, digits, _ and -, beginning with a letter or digit",
 }
 
+# Keys of a release, with the key above them, and what to write instead.
+FORMER: dict[tuple[str, ...], str] = {
+    (
+        "binds",
+        "libraries",
+    ): "was removed: name these libraries in `host_libraries: {libraries: ['?libNAME.so.1']}`; what "
+    "they need comes along if the image lacks it or has it in an older version",
+}
+
 # Report at most this many errors per file.
 ERRORS = 50
 
@@ -125,7 +134,8 @@ def explain(model: type[BaseModel], error: Any) -> tuple[str, str]:
     """Return the message for one of pydantic's errors, and what was found instead."""
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
-        return unknown_key(str(error["loc"][-1]), fields_at(model, error["loc"][:-1])), ""
+        former = FORMER.get(tuple(map(str, error["loc"][-2:])))
+        return former or unknown_key(str(error["loc"][-1]), fields_at(model, error["loc"][:-1])), ""
     if kind == "missing":
         return "is missing", ""
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")

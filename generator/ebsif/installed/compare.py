@@ -20,7 +20,8 @@ from ebsif.render import easyconfig
 # About a container: values by kind, then by name.
 Facts = dict[str, dict[str, Any]]
 
-BIND_PARAMETERS = ("binds", "library_binds")
+# what is named in each of them
+HOST_PARAMETERS = {"host_libraries": "libraries", "host_programs": "programs"}
 VARIABLE_PARAMETERS = ("container_env", "network_env", "modextravars")
 
 
@@ -62,8 +63,10 @@ def facts_of_parameters(values: dict[str, Any]) -> Facts:
     names = framework.source_names(values.get("sources") or [])
     known: Facts = {"image": {"file": Path(names[0]).name} if names else {}, "bind": {}}
     required, optional = parse_binds(values.get("binds") or [])
-    for kind, binds in (("required", required), ("optional", optional), ("library", values.get("library_binds") or [])):
+    for kind, binds in (("required", required), ("optional", optional)):
         known["bind"].update(dict.fromkeys(binds, kind))
+    for name, items in HOST_PARAMETERS.items():
+        known[f"{items} of the host"] = dict.fromkeys((values.get(name) or {}).get(items, []), "yes")
     known["variable"] = {
         name: "unset" if value is None else str(value)
         for parameter in VARIABLE_PARAMETERS
@@ -91,7 +94,8 @@ def parameters_of(path: Path) -> dict[str, Any]:
         "init",
         "gpu",
         "conda_env",
-        *BIND_PARAMETERS,
+        "binds",
+        *HOST_PARAMETERS,
         *VARIABLE_PARAMETERS,
     )
     return {name: read[name] for name in names if name in read}

@@ -93,7 +93,6 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {**of_node(container), "network_env": container.with_site("network_env"), **caches_of(container)},
         {
             **binds_of(container),
-            "library_binds": container.all_binds.libraries,
             **of_host(container),
             "masked_paths": container.masked_paths,
         },

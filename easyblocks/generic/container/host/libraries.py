@@ -16,7 +16,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .elf import DAMAGE, Elf
-from .loader import Loader, marked, path_problem, plugins_in
+from .loader import Loader, marked, numbers, path_problem, plugins_in
 from ..record.lockfile import HostLibrariesRecord
 from ..values import escape_bind
 from ..written import escape, is_file_name
@@ -25,8 +25,8 @@ from ..written import escape, is_file_name
 FOLDER = '/host-libraries'
 
 # What the value has: names or paths of libraries, or patterns; directories, or patterns, of what they open by path;
-# directories that come first where the host looks for libraries. A '?' before one of the first two allows that a
-# machine doesn't have it.
+# directories, or patterns, that come first where the host looks for libraries. A '?' before one of the first two allows
+# that a machine doesn't have it.
 LIBRARIES, PLUGINS, SEARCH_PATH = 'libraries', 'plugins', 'search_path'
 
 # A library, the name under which the image's programs know it, and whether it replaces one of the image that has more.
@@ -242,11 +242,6 @@ def library_problem(text: str) -> Optional[str]:
 
 
 CHECKS = {LIBRARIES: library_problem, PLUGINS: path_problem, SEARCH_PATH: path_problem}
-
-
-def numbers(version: str) -> List[int]:
-    """Return the numbers in a version, for comparisons."""
-    return [int(number) for number in re.findall(r'\d{1,9}', version)]
 
 
 def newest(versions: Iterable[str]) -> str:

@@ -27,9 +27,9 @@ class Loader:
     """The loader of this machine: finds libraries as ld.so(8) says, without LD_LIBRARY_PATH of the caller."""
 
     def __init__(self, search_path: Sequence[str] = ()) -> None:
-        """``search_path``: directories, as in LD_LIBRARY_PATH."""
+        """``search_path``: directories, as in LD_LIBRARY_PATH; of those that match a pattern, the newest."""
         self.cache = cached_libraries()
-        self.search_path = search_path
+        self.search_path = [folders[-1] for folders in map(by_version, map(glob, search_path)) if folders]
         self.known: Dict[str, Optional[Elf]] = {}
 
     def read(self, path: str) -> Optional[Elf]:
@@ -90,7 +90,7 @@ class Loader:
         if '/' not in path:
             found = self.find(path, [os.path.realpath('/bin/sh')])
             return [found] if found else []
-        return sorted(filter(self.read, glob(path)), key=lambda one: [int(part) for part in re.findall(r'\d+', one)])
+        return by_version(filter(self.read, glob(path)))
 
     def builds(self, paths: Iterable[str]) -> Dict[str, str]:
         """Return what an update of the system changes: the build of each file, else its size, by path."""
@@ -99,6 +99,16 @@ class Loader:
             read = self.read(os.path.realpath(path))
             found[path] = (read and read.build_id()) or str(os.path.getsize(path))
         return found
+
+
+def numbers(version: str) -> List[int]:
+    """Return the numbers in a version, for comparisons."""
+    return [int(number) for number in re.findall(r'\d{1,9}', version)]
+
+
+def by_version(paths: Iterable[str]) -> List[str]:
+    """Return paths by the versions in them, the newest last."""
+    return sorted(paths, key=lambda path: (numbers(path), path))
 
 
 def plugins_in(loader: Loader, pattern: str) -> List[str]:

@@ -175,7 +175,6 @@ class Record(Fields):
     image_list: Dict[str, List[str]] = {}  # by kind: what the image itself lists in /.sbom.json
     system_layer: LayerRecord = LayerRecord()
     masks: Dict[str, Any] = {}
-    library_binds: List[str] = []
     host_libraries: HostLibrariesRecord = HostLibrariesRecord()
     host_programs: HostProgramsRecord = HostProgramsRecord()
     optional_binds: List[str] = []  # existing sources only
@@ -233,7 +232,7 @@ class Record(Fields):
     @property
     def binds_of_host(self) -> List[str]:
         """The binds that depend on what the host has; at load, each may be missing."""
-        return self.library_binds + self.host_libraries.binds + self.host_programs.binds
+        return self.host_libraries.binds + self.host_programs.binds
 
     @property
     def module_name(self) -> Optional[str]:
