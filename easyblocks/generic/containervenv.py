@@ -20,6 +20,7 @@ from .container.record import lockfile
 from .container.build import VenvBuild
 from .container.framework import EasyBuildExit
 from .container.copying import copy_hashed
+from .container.overlay import check_squashfs_tools
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.permissions import set_mode, write_readable
@@ -159,10 +160,7 @@ class ContainerVenv(ContainerInstall):
         if has_patches and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, but a stage has 'patches': install it, or run eb on a node "
                                  "that has it.", exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
-        missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
-        if missing:
-            raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
-                                 "has it.", ' and '.join(missing), exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        check_squashfs_tools(['mksquashfs', 'unsquashfs'])
 
     def private_variables(self) -> List[str]:
         """Return variables that may have secrets, those that stages name for pip included."""

@@ -161,6 +161,11 @@ def test_an_overlay(tmp_path, configuration, monkeypatch):
     monkeypatch.setattr(overlay, "version", lambda: (4, 3))
     with pytest.raises(EasyBuildError, match="mksquashfs is too old for 'masked_paths', which needs 4.4 or newer: in"):
         overlay.check_mksquashfs("masked_paths")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EasyBuildError, match="mksquashfs not found on PATH, but 'masked_paths' needs it: install the"):
+        overlay.check_mksquashfs("masked_paths")
+    with pytest.raises(EasyBuildError, match="mksquashfs and unsquashfs not found on PATH: install the package"):
+        overlay.check_squashfs_tools(["mksquashfs", "unsquashfs"])
 
 
 def test_which_layers_are_kept(tmp_path, configuration):

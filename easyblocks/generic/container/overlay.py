@@ -12,7 +12,7 @@ of Linux). Only root may create one, but mksquashfs can write it for everybody, 
 """
 import os
 import re
-from typing import Iterable, List, NamedTuple, Tuple
+from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import which
@@ -48,16 +48,24 @@ def link(path: str, target: str) -> PseudoFile:
     return PseudoFile(path, 's', '777 0 0 %s' % target)
 
 
+def check_squashfs_tools(names: Sequence[str], reason: str = '') -> None:
+    """Refuse to go on if programs of squashfs-tools aren't on PATH; `reason` says what needs them, if not all does."""
+    missing = [name for name in names if not which(name, log_ok=False, on_error='ignore')]
+    if missing:
+        raise tools_error("%s not found on PATH%s" % (' and '.join(missing), reason))
+
+
 def check_mksquashfs(parameter: str) -> None:
     """Refuse an easyconfig parameter that needs an overlay if there is no mksquashfs that can write it."""
-    if not which('mksquashfs', log_ok=False, on_error='ignore'):
-        why = "mksquashfs not found on PATH, but '%s' needs it" % parameter
-    elif version() < OLDEST:
-        why = "mksquashfs is too old for '%s', which needs 4.4 or newer" % parameter
-    else:
-        return
-    raise EasyBuildError("%s: install the package squashfs-tools, or run eb on a node that has it.", why,
-                         exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+    check_squashfs_tools(['mksquashfs'], ", but '%s' needs it" % parameter)
+    if version() < OLDEST:
+        raise tools_error("mksquashfs is too old for '%s', which needs 4.4 or newer" % parameter)
+
+
+def tools_error(problem: str) -> EasyBuildError:
+    """Return the error that asks for squashfs-tools."""
+    return EasyBuildError("%s: install the package squashfs-tools, or run eb on a node that has it.", problem,
+                          exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
 
 def version() -> Tuple[int, ...]:
