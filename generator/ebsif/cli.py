@@ -15,9 +15,9 @@ import sys
 import textwrap
 
 from ebsif import version
-from ebsif.commands import COMMANDS, EB_OPTIONS, FIRST_STEPS, HEADINGS, MOVED, STATUSES
+from ebsif.commands import COMMANDS, EB_OPTIONS, FIRST_STEPS, HEADINGS, MOVED, OTHER_WORDS, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
-from ebsif.parsing import DOCUMENTATION, Parser, Store, wrapped
+from ebsif.parsing import DOCUMENTATION, Parser, Store, usage, wrapped
 
 # typing takes longer to import than the help to print
 TYPE_CHECKING = False
@@ -212,8 +212,10 @@ def run(arguments: "Sequence[str]") -> int:
     if not options.takes_more:
         unknown += options.more
     if unknown:
-        known = options.other_words(unknown) if options.other_words else ""
-        said = f"unrecognized arguments: {' '.join(unknown)}: {known}" if known else ""
+        advice = options.other_words(unknown) if options.other_words else ""
+        if not (advice or options.takes_more or unknown[0].startswith("-")):
+            advice = f"usage: {usage(parser)}"
+        said = f"unrecognized arguments: {' '.join(unknown)}: {advice}" if advice else ""
         parser.error(said or unexpected(unknown, arguments, options.takes_more, parser._option_string_actions))
     from ebsif.processes import interruptible
     from ebsif.report import output
@@ -259,6 +261,8 @@ def unknown_command(name: str) -> str:
 
     if name in MOVED:
         return f"`ebsif {name}` is now `{MOVED[name]}`"
+    if name in OTHER_WORDS:
+        return f"there is no command '{name}': did you mean `{OTHER_WORDS[name]}`? (see `ebsif --help`)"
     if name.startswith("-"):
         return f"options follow a command: ebsif COMMAND {name} (see `ebsif --help`)"
     similar = difflib.get_close_matches(name, COMMANDS)

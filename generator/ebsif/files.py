@@ -359,7 +359,7 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
         work = tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent)
     except OSError as error:
         # nobody knows its name
-        error.filename = str(directory.parent)
+        error.filename = str(directory.parent if directory.exists() else directory)
         raise
     with work as name:
         made = Path(name) / directory.name

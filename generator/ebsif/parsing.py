@@ -6,6 +6,7 @@ It doesn't import what the help doesn't need, because importing takes most of th
 
 import argparse
 import difflib
+import re
 import textwrap
 
 from ebsif.errors import UsageError
@@ -20,6 +21,8 @@ COMMON = "common options"
 LINES, COLUMNS = 24, 80  # of a screen
 # the column in which texts of the short help begin
 TEXT = 28
+# what argparse says of an option without its value
+VALUE_MISSING = re.compile(r"argument (?P<option>-\S+): expected (?:at least )?one argument")
 DOCUMENTATION = "Documentation: docs/ in the source of ebsif (`make docs` makes web pages of it)"
 
 
@@ -80,19 +83,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> "NoReturn":
         """Raise UsageError."""
         missing = message.partition("the following arguments are required: ")[2]
+        option = VALUE_MISSING.fullmatch(message)
         if missing:
             message = f"{missing} is missing: {usage(self)}"
+        elif option:
+            action = self._option_string_actions[option["option"].partition("/")[0]]
+            message = f"{option['option']} needs a value: {action.option_strings[-1]} {shown(action)}"
+        message = message.removeprefix("argument ")
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
     def _check_value(self, action: argparse.Action, value: "Any") -> None:
         """Raise UsageError, with similar ones, if a value is none of those that an argument may have."""
         if action.choices is None or value in action.choices:
             return
-        what = (
-            f"{'/'.join(action.option_strings)} can't be"
-            if action.option_strings
-            else f"`{self.prog}` has no {shown(action).lower()}"
-        )
+        what = f"{'/'.join(action.option_strings)} can't be" if action.option_strings else f"`{self.prog}` doesn't know"
         similar = difflib.get_close_matches(str(value), list(map(str, action.choices)))
         self.error(
             f"{what} '{value}': "

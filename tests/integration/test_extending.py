@@ -306,7 +306,7 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
     [
         (["-r", "none.txt"], 3, "the file none.txt does not exist"),
         (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
-        ([], 2, "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"),
+        ([], 2, "say what to add: --add PACKAGE, --apt PACKAGE, -r FILE, "),
         (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
         (
             ["--wheelhouse", "wheels", "--check"],

@@ -135,7 +135,7 @@ def test_a_directory_that_can_not_be_filled(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile._os, "mkdir", refuse_directory)
     with pytest.raises(PermissionError) as error, files.filled(tmp_path / "made", "docs", overwrite=False):
         pass
-    assert error.value.filename == str(tmp_path)
+    assert error.value.filename == str(tmp_path / "made")
 
 
 def test_a_list_of_files_that_names_others(tmp_path):

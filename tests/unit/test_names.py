@@ -383,6 +383,18 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys):
         with pytest.raises(Exception, match=expected):
             names().find(text)
     # 60.1: the list of the catalog doesn't have them
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b.txt").touch()
+    for command, text, expected in (
+        ("show", "a", "the directory a is not an installation, and there is no container 'a'"),
+        ("lock", "b.txt", "the file b.txt is not an image, an easyconfig, or a lock, and no container module"),
+        ("install", "./a", "the directory ./a is not an installation, and there is no container './a'"),
+        ("install", "b.eb", "to install an easyconfig: `eb b.eb`"),
+        ("install", "c.sif", "to add an image to your catalog: `ebsif add c.sif`"),
+        ("install", "mine", "; mine is an extension, which `ebsif list --mine mine` lists"),
+    ):
+        assert main([command, text]) == 3
+        assert expected in capsys.readouterr().err
     for text, expected in (("mine", "; mine is an extension, which `ebsif list --mine mine` lists"), ("mien", "mine?")):
         assert main(["list", text]) == 3
         assert capsys.readouterr().err.endswith(f"{expected}\n")

@@ -130,9 +130,11 @@ def test_ctrl_c(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    Path("image.sif").touch()
     monkeypatch.setattr(selftest.SelfTest, "examine", interrupted)
     monkeypatch.setattr(sys, "argv", ["ebsif", "selftest", "image.sif"])
+    Path("image.sif").touch()
+    assert main() == 3 and "image.sif is not a SIF file: give an image, or the name" in capsys.readouterr().err
+    Path("image.sif").write_bytes(bytes(32) + b"SIF_MAGIC")
     assert main() == 130
     (folder,) = tmp_path.glob("ebsif-selftest-*")
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"; remove {folder} afterwards")

@@ -33,7 +33,7 @@ def make_test(tmp_path, monkeypatch):
         folder = tmp_path / "sites/mine"
         folder.mkdir(parents=True)
         (folder / "site.yaml").write_text(f"name: mine\ndescription: x\nscheduler: {{kind: {kind}}}\n")
-        (tmp_path / "image.sif").touch()
+        (tmp_path / "image.sif").write_bytes(bytes(32) + b"SIF_MAGIC")
         settings = Settings("mine", (tmp_path / "sites", site.SITES), tmp_path / "out")
         made = selftest.SelfTest(tmp_path / "image.sif", tmp_path, settings, [])
         made.installed.append(selftest.MODULE)

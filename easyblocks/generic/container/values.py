@@ -45,6 +45,8 @@ MODULE_DIRECTORIES = (USER_SOFTWARE, '/runscripts', '/.singularity.d')
 ERRORS = {
     errno.ENOSPC: "the disk is full (make room, or choose another directory)",
     errno.EDQUOT: "the quota is used up (make room, or choose another directory)",
+    errno.EISDIR: "is a directory (give the path of a file)",
+    errno.ENOTDIR: "a part of this path is a file (give the path of a directory)",
     errno.ECONNREFUSED: "the connection was refused (check host and port, and whether the server is running)",
 }
 

@@ -213,9 +213,9 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     if versions:
         raise UnknownNameError(no_version(version, name, versions, "known"))
     known = sorted({one.name for one in containers})
-    # a path has no name
+    said = wanted if wanted.startswith((".", "/", "~")) else name
     raise UnknownNameError(
-        f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'}){did_you_mean(name, known)}"
+        f"there is no container '{said}' (known: {', '.join(known) or 'none'}){did_you_mean(name, known)}"
     )
 
 

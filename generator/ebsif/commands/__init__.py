@@ -66,6 +66,34 @@ MOVED = {
     "wheelhouse": "ebsif extend EASYCONFIG --wheelhouse DIRECTORY",
 }
 
+# What people type who know other tools, and what is meant.
+OTHER_WORDS = {
+    "-V": "ebsif --version",
+    "avail": "ebsif list",
+    "batch": "ebsif job",
+    "build": "ebsif add IMAGE",
+    "create": "ebsif extend CONTAINER --name NAME",
+    "delete": "ebsif remove",
+    "exec": "ebsif run MODULE -- COMMAND",
+    "find": "ebsif list --has PACKAGE",
+    "info": "ebsif show",
+    "init": "ebsif site init NAME",
+    "list-packages": "ebsif show CONTAINER",
+    "load": "module load NAME",
+    "ls": "ebsif list",
+    "pip": "ebsif extend CONTAINER --add PACKAGE",
+    "rm": "ebsif remove",
+    "sbatch": "ebsif job MODULE --submit -- PROGRAM",
+    "search": "ebsif list --has PACKAGE",
+    "shell": "ebsif run MODULE -- bash",
+    "srun": "ebsif job MODULE -- PROGRAM",
+    "submit": "ebsif job MODULE --submit -- PROGRAM",
+    "test": "ebsif selftest",
+    "uninstall": "ebsif remove",
+    "validate": "ebsif check",
+    "version": "ebsif --version",
+}
+
 STATUSES = """\
 exit status:
   0  done; nothing is wrong, nothing differs

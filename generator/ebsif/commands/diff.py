@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 from ebsif.catalog.container import Container
 from ebsif.commands.options import add_json, add_name, add_settings, names_of
-from ebsif.errors import FOUND
-from ebsif.installed import compare
+from ebsif.errors import FOUND, UsageError
+from ebsif.installed import compare, places
 from ebsif.installed.lock import LockDifference
 from ebsif.installed.places import Installation
 from ebsif.report import output
@@ -35,6 +35,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print how two containers differ; return 1 if they do, else 0."""
     names = names_of(options)
+    if not options.after and not places.loaded():
+        raise UsageError(f"give what to compare with: ebsif diff {options.before} CONTAINER")
     things = [names.find(text) for text in (options.before, options.after)]
     if any(isinstance(thing, Container) for thing in things):
         # two records have more in common than a record and an installation

@@ -240,6 +240,8 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
             f"{file} does not exist in {Path.cwd()}, where the job would start if you submit it from here",
             options.submit,
         )
+    if file and files.is_directory(file) and not files.is_there(Path(file, "__main__.py")):
+        output.note(f"{file} is a directory, which python can't run without a __main__.py: give the program in it")
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
     if found := Credentials.find([*command, options.server or ""]):

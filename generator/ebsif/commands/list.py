@@ -130,7 +130,7 @@ def find(containers: list[Container], name: str, options: Namespace) -> list[Con
         # what is installed takes longer to read than the catalog
         from ebsif.commands.options import names_of
 
-        raise selection.UnknownNameError(f"{error}{names_of(options).similar_extension(name, error)}") from None
+        raise names_of(options).explained(name, error) from None
 
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:

@@ -48,7 +48,8 @@ def run(options: Namespace) -> int:
     if not (survey.looked_in or repositories):
         missing = ", ".join(place.template for place in named) or "the profile names none"
         raise EbsifError(
-            f"there is nothing to compare with: no directory with images of {profile.name} can be read here ({missing})"
+            f"there is nothing to compare with: no directory with images of {profile.name} can be read here "
+            f"({missing}); name one in the profile (`images`), or add a single image with `ebsif add`"
         )
     comparison.compare(survey)
     tags.compare(comparison, repositories)

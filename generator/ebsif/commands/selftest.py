@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.image import sif
+
 from ebsif import selftest, version
 from ebsif.commands.options import add_json, add_settings, complete, names_of, offer, settings_of
-from ebsif.errors import FOUND, UsageError
+from ebsif.errors import FOUND, EbsifError, UsageError
 from ebsif.files import is_there
 from ebsif.installed import imagestate, places
 from ebsif.installed.names import Names
@@ -64,6 +66,8 @@ def run(options: Namespace) -> int:
             f"modules below {directory} would not work, because of the comma or colon: choose another "
             "directory with --directory"
         )
+    if not sif.is_sif(str(image)):
+        raise EbsifError(f"{image} is not a SIF file: give an image, or the name of a container")
     test = selftest.SelfTest(image, directory, settings_of(options), options.more)
     works = False
     try:

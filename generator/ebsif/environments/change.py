@@ -14,7 +14,7 @@ from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, append, lines_of
 from ebsif.environments import bases
 from ebsif.errors import EbsifError
-from ebsif.installed import current, ownfiles
+from ebsif.installed import current, ownfiles, places
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
@@ -168,7 +168,9 @@ def environment_of(installation: Installation, container: Container, names: Name
     stages, inherited = container.stages, base.stages if base else []
     record = installation.record
     image = KnownImage(record.versions.get("python"), record.image_versions, record.image.sha256)
-    environment = Environment(installation.module, stages, number_shared(stages, inherited), packages, image, base)
+    environment = Environment(
+        places.word(installation), stages, number_shared(stages, inherited), packages, image, base
+    )
     add_changes_by_hand(environment, record.venv_versions)
     environment.asked_before = environment.asked
     environment.lines_before = frozenset(environment.lines)
@@ -259,7 +261,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence[S
     lines = [line for line in lines_for(added) if name_in(line) not in asked]
     if lines:
         output.note(
-            f"{installation.module} has packages that were added by hand, which are not taken along: "
+            f"{places.word(installation)} has packages that were added by hand, which are not taken along: "
             f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
             f"{shlex.join(lines)})"
         )

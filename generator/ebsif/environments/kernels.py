@@ -248,7 +248,7 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
         names |= set(packages(place) if place else ())
     if PACKAGE in names or (venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info"))):
         return
-    where, remedy = shown(installation), places.adding(installation, PACKAGE)
+    where, remedy = places.word(installation), places.adding(installation, PACKAGE)
     if venv:
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:

@@ -155,7 +155,8 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
         )
     if not any((wish.names_all, wish.add, wish.replace, wish.apt)):
         raise UsageError(
-            "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"
+            "say what to add: --add PACKAGE, --apt PACKAGE, -r FILE, --from-venv DIRECTORY, --from-lock FILE, or "
+            "--replace PACKAGE==VERSION"
         )
 
 

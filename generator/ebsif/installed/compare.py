@@ -119,7 +119,10 @@ def extension_of(path: Path, container: str) -> tuple[list[Stage], str, str]:
     """
     values = parameters_of(path)
     if not values.get("requirements") and not values.get("system_packages"):
-        raise EbsifError(f"{path} has no requirements, so there is nothing to upgrade")
+        raise EbsifError(
+            f"{path.name} has no requirements, so there is nothing to upgrade: give an extension, and then its new "
+            "container (ebsif upgrade EXTENSION CONTAINER)"
+        )
     repeats = requirements.lock_of(values["requirements"])
     if repeats:
         repeated = path.parent / repeats

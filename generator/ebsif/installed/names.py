@@ -15,6 +15,7 @@ from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import shown_module
 
+from ebsif import files
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.selection import plain
@@ -184,8 +185,7 @@ class Names:
             container = selection.find_one(self.containers, str(text))
         except selection.UnknownNameError as error:
             self.require_known_version(str(text))
-            missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
-            raise selection.UnknownNameError(f"{missing}{error}{self.similar_extension(str(text), error)}") from None
+            raise self.explained(str(text), error) from None
         if container.name.lower() == str(text).lower():
             number = sum(one.name == container.name and not one.archived for one in self.containers)
             self.say_once(
@@ -194,14 +194,15 @@ class Names:
             )
         return container
 
-    def similar_extension(self, text: str, error: selection.UnknownNameError) -> str:
-        """Return what to add to the error about a name that the catalog lacks: similar extensions, or their list."""
+    def explained(self, text: str, error: selection.UnknownNameError) -> selection.UnknownNameError:
+        """Return the error about a name that the catalog lacks with what else it may mean: a path, or an extension."""
         own = {module.extension[0] for module in self.installations if module.extension}
+        also = ""
         if text in own:
-            return f"; {text} is an extension, which `ebsif list --mine {text}` lists"
-        if not own or "did you mean" in str(error):
-            return ""
-        return did_you_mean(text, own) or "; `ebsif list --mine` lists your own"
+            also = f"; {text} is an extension, which `ebsif list --mine {text}` lists"
+        elif own and "did you mean" not in str(error):
+            also = did_you_mean(text, own) or "; `ebsif list --mine` lists your own"
+        return selection.UnknownNameError(f"{no_path(text)}{error}{also}")
 
     def require_known_version(self, text: str) -> None:
         """Raise UnknownNameError if a name is that of a software which is installed, but not in the catalog."""
@@ -280,13 +281,13 @@ class Names:
                 f"{records[0].module} is in the catalog, but not installed here (to install it: "
                 f"`ebsif install {records[0].module}`)"
             )
-        if wanted.endswith(SUFFIXES):
-            raise EbsifError(f"the file {wanted} does not exist, and no module of that name is installed here")
+        if wanted.endswith(SUFFIXES) and not is_there(expanded(wanted)):
+            raise EbsifError(f"{no_path(wanted)}no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
         also = did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise EbsifError(
-            f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
-            "and below EasyBuild's prefix: `module use` adds a directory)"
+            f"{no_path(wanted)}no container module '{text}' is installed here{also} (modules are searched on "
+            "MODULEPATH and below EasyBuild's prefix: `module use` adds a directory)"
         )
 
     def installation(self, text: Optional[str]) -> Installation:
@@ -408,6 +409,16 @@ def loaded() -> Installation:
     return module
 
 
+def no_path(text: str) -> str:
+    """Return the beginning of the error about a name that may be meant as a path: why it isn't one."""
+    path = expanded(text)
+    if files.is_directory(path):
+        return f"the directory {text} is not an installation, and "
+    if is_there(path):
+        return "" if text.endswith(SUFFIXES) else f"the file {text} is not an image, an easyconfig, or a lock, and "
+    return f"the file {text} does not exist, and " if text.endswith(SUFFIXES) else ""
+
+
 def file_of(text: str) -> Union[Installation, Path, None]:
     """Return the installation or file at a path, None for other texts; raise EbsifError if it doesn't exist."""
     path = expanded(text)
@@ -417,7 +428,10 @@ def file_of(text: str) -> Union[Installation, Path, None]:
         return path
     if text.startswith(("/", "./", "../", "~")):
         missing = path / lockfile.RECORD if path.is_dir() else path
-        raise EbsifError(f"{text}: not an installation of a container module ({missing} does not exist)")
+        raise EbsifError(
+            f"{text}: not an installation of a container module ({missing} does not exist); give the directory of "
+            "one, or the name of a module"
+        )
     return None
 
 

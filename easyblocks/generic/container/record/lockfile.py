@@ -198,7 +198,7 @@ class Record(Fields):
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as err:
-            raise RecordError("can't be read as a lock, which `ebsif lock` writes: %s" % err)
+            raise RecordError("not a lock, which `ebsif lock` writes: %s" % err)
         if not isinstance(content, dict) or not isinstance(content.get('image'), dict):
             raise RecordError("not the lock file of an installation (it has no 'image')")
         record = cls.from_content(content)

@@ -129,7 +129,7 @@ def check_jupyterlab(installation: Installation) -> None:
     record = current.record_of(installation)
     if "jupyterlab" not in {*record.image_versions, *record.venv_versions}:
         raise EbsifError(
-            f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
+            f"{places.word(installation)} has no JupyterLab, neither in the image nor in user software; add it with:\n"
             f"  {places.adding(installation, 'jupyterlab')}"
         )
 
