@@ -368,13 +368,12 @@ class ContainerInstall(EasyBlock):
     def add_host_libraries(self, libraries: HostLibraries) -> None:
         """Let the container use libraries of the host that the image needs (K-01); refuse what can't work in it."""
         container = self.build.container
-        image = read_libraries(container, libraries.needed_names())
-        decision = libraries.decide(image.libraries)
+        decision = libraries.decide(read_libraries(container, libraries.needed_names()))
         refuse_problems('host_libraries', decision.problems)
         self.record.host_libraries = libraries.record(decision)
         container.optional_binds += self.record.host_libraries.binds
         if decision.bound:
-            container.variables['LD_LIBRARY_PATH'] = ':'.join([FOLDER] + image.search_path)
+            container.library_path = [FOLDER]
         for name, why in sorted(decision.bound.items()):
             trace_msg("library of the host: %s (%s)" % (libraries.libraries[name], why))
 

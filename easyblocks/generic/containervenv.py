@@ -298,7 +298,7 @@ class ContainerVenv(ContainerInstall):
         if modules:
             self.modules_tool.load(modules)
         try:
-            yield host_variables(before, os.environ, self.spec.image_search_path)
+            yield host_variables(before, os.environ, self.spec.image_search_path, self.build.container.library_path)
         finally:
             if modules:
                 restore_env(before)

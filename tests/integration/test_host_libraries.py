@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from parts import EXCHANGE, example_site
-from support import blocks
+from support import blocks, write_program
 
 SYSTEM = "/lib/x86_64-linux-gnu"
 TEXT = "easyblock = {!r}\nsources = ['example.sif']\nconda_env = 'pytorch'\ninit = {!r}\nhost_libraries = {!r}\n"
@@ -137,6 +137,16 @@ def test_what_an_image_would_get(machine, tmp_path, base_image, small_image):
     for arguments in ([damaged, *chosen], ["--site", "local"]):
         done = machine.run(["ebsif", "site", "libraries", *arguments], check=False)
         assert (done.returncode, done.stdout) == (3, ""), done
+
+
+def test_a_stage_with_modules_of_the_host(tmp_path, base_image):
+    """K-01: a module that adds to LD_LIBRARY_PATH takes nothing away from the library path of the container."""
+    site = example_site(tmp_path, base_image)
+    write_program(site.modules / "adds.lua", 'prepend_path("LD_LIBRARY_PATH", "/added")\n')
+    stage = {"modules": ["adds"], "verify": ["echo $LD_LIBRARY_PATH | grep '^/host-libraries:.*/added'"]}
+    value = {"libraries": ["libmpich.so.12"]}
+    text = TEXT.format("ContainerVenv", "conda-injected", value)
+    site.eb(site.easyconfig(f"{text}requirements = [{stage!r}]\n"))
 
 
 def test_a_library_with_less_than_the_image(tmp_path, base_image):

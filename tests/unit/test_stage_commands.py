@@ -76,6 +76,9 @@ def test_variables_of_modules():
         "SINGULARITYENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
     }
     assert host_variables(before, before, []) == {}
+    # K-01: libraries of the host come first; no part of the path is empty
+    found = host_variables(before, after, [], ["/host"])
+    assert found["APPTAINERENV_LD_LIBRARY_PATH"] == "/host${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/a/lib"
 
 
 def test_only_what_is_new_is_imported(configuration, tmp_path):

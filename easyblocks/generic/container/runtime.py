@@ -125,6 +125,8 @@ class Container:
         self.work_dir = work_dir
         self.variables = dict(variables or {})
         self.search_path = list(search_path)
+        # directories that come before the image's LD_LIBRARY_PATH
+        self.library_path: List[str] = []
         self.binds = list(binds)
         self.optional_binds = list(optional_binds)
         # SquashFS files to mount over the image
@@ -143,6 +145,8 @@ class Container:
         if self.search_path:
             injected['PREPEND_PATH'] = ':'.join(self.search_path)
         environment.update(inject_variables(injected))
+        if self.library_path:
+            environment.update(inject_library_path(self.library_path))
         return environment
 
     def existing_binds(self) -> List[str]:
@@ -171,6 +175,17 @@ def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
     """Return the variables that make the runtime set these variables in the container."""
     return {'%sENV_%s' % (prefix, name): escape_value(value)
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
+
+
+def inject_library_path(first: Sequence[str], last: Sequence[str] = ()) -> Dict[str, str]:
+    """Return the variables that make the runtime put directories before and after the image's LD_LIBRARY_PATH."""
+    # expanded by a shell in the container, which has the image's value; an empty part would be the current directory
+    before, after = escape_value(':'.join(first)), escape_value(':'.join(last))
+    if before:
+        value = before + '${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}' + (':' + after if after else '')
+    else:
+        value = '${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + after
+    return {prefix + 'ENV_LD_LIBRARY_PATH': value for prefix in RUNTIME_PREFIXES}
 
 
 def run_program(arguments: List[str], limited: Option = False, shown: Option = '',
@@ -230,13 +245,15 @@ def is_blocked(name: str) -> bool:
     return name.startswith(KEPT_OUT_PREFIXES) or name in KEPT_OUT
 
 
-def host_variables(before: Mapping[str, str], after: Mapping[str, str], search_path: List[str]) -> Dict[str, str]:
+def host_variables(before: Mapping[str, str], after: Mapping[str, str], search_path: List[str],
+                   library_path: Sequence[str] = ()) -> Dict[str, str]:
     """
     Return the variables that modules of the host have set, for a command in the container.
 
     The container keeps its own PATH and LD_LIBRARY_PATH; directories that modules added on the host come after the
     container's (their programs are only there if the directory is bound). ``before`` and ``after`` are the
-    environment without and with the modules; ``search_path`` is the start of PATH in the container.
+    environment without and with the modules; ``search_path`` and ``library_path`` are the start of PATH and of
+    LD_LIBRARY_PATH in the container.
     """
     def added(name: str) -> List[str]:
         return [path for path in after.get(name, '').split(':') if path and path not in before.get(name, '').split(':')]
@@ -246,10 +263,8 @@ def host_variables(before: Mapping[str, str], after: Mapping[str, str], search_p
     for prefix in RUNTIME_PREFIXES:
         if paths:
             variables[prefix + 'ENV_PREPEND_PATH'] = escape_value(':'.join(search_path + paths))
-        if libraries:
-            # expanded by a shell in the container, which has the image's value
-            variables[prefix + 'ENV_LD_LIBRARY_PATH'] = '${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + \
-                escape_value(':'.join(libraries))
+    if libraries:
+        variables.update(inject_library_path(library_path, libraries))
     return variables
 
 

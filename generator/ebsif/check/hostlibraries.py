@@ -55,7 +55,7 @@ def decide(found: HostLibraries, profile: Site, image: Path) -> Decision:
     with tempfile.TemporaryDirectory(prefix="ebsif-") as folder:
         try:
             container = Container(Runtime(), str(image.resolve()), folder, optional_binds=binds)
-            return found.decide(read_libraries(container, found.needed_names()).libraries)
+            return found.decide(read_libraries(container, found.needed_names()))
         except EasyBuildError as error:
             raise EbsifError(str(error).strip("'\"")) from None
         except RunShellCmdError:

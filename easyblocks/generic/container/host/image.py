@@ -8,7 +8,7 @@
 The libraries of an image: found as its loader finds them, and copied to the build directory, where they are read.
 """
 import os
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, Sequence
 
 from easybuild.tools.filetools import mkdir, remove_dir
 
@@ -23,15 +23,8 @@ from ..written import UnfitError, open_written, read_written
 MOST = 256 * 1024 ** 2
 
 
-class ImageLibraries(NamedTuple):
-    """The libraries of an image by name, and its LD_LIBRARY_PATH."""
-
-    libraries: Dict[str, ImageLibrary]
-    search_path: List[str]
-
-
-def read_libraries(container: Container, names: Sequence[str]) -> ImageLibraries:
-    """Return those of some libraries that the image has; starts it twice."""
+def read_libraries(container: Container, names: Sequence[str]) -> Dict[str, ImageLibrary]:
+    """Return those of some libraries that the image has, by name; starts it twice."""
     folder = os.path.join(container.work_dir, 'image-libraries')
     remove_dir(folder)
     mkdir(folder)
@@ -45,7 +38,7 @@ def read_libraries(container: Container, names: Sequence[str]) -> ImageLibraries
     lines = [line.partition('\t') for line in read_written(os.path.join(folder, 'paths'), folder).splitlines()]
     found = {name: ImageLibrary.of(path, read(folder, name)) for name, _, path in lines if name in names}
     remove_dir(folder)
-    return ImageLibraries({name: one for name, one in found.items() if one}, search_path)
+    return {name: one for name, one in found.items() if one}
 
 
 def read(folder: str, name: str) -> bytes:
