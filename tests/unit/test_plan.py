@@ -12,7 +12,7 @@ from ebsif.cli import main
 from ebsif.eb import framework, running
 from ebsif.environments import bases, downloads, extension, making, plan
 from ebsif.installed import places
-from prefixes import BASE, OTHER
+from prefixes import BASE, EASYCONFIG, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
@@ -311,6 +311,16 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     said = capsys.readouterr()
     assert said.err.startswith(f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n")
     assert said.err.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
+
+
+def test_a_base_with_a_parameter_that_was_removed(eb_prefix, capsys):
+    """Issue 61: an extension without what the base has of the host would be worse than none."""
+    base = eb_prefix.install(
+        BASE.replace("2.13", "2.12"), text=f"{EASYCONFIG}library_binds = {{'/a.so': 'if_newer'}}\n"
+    )
+    assert main(["extend", str(base), "--add", "rich", "--name", "mine", "-n"]) == 3
+    said = capsys.readouterr().err
+    assert "can't be extended: 'library_binds' was removed. Its owner has to change and install it: name these" in said
 
 
 def test_names_that_are_misspelled():

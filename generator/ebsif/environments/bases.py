@@ -63,10 +63,18 @@ class EasyconfigContainer(Container):
 
 def read(path: Path, site: Site) -> Container:
     """Return the container that an easyconfig describes; raise EbsifError if it is not that of a container module."""
+    from easybuild.easyblocks.generic.container.parameters import FORMER
+
     written, read = framework.written_values(path), framework.read(path)
     names = framework.source_names(read["sources"])
     if read["easyblock"] not in ("ContainerInstall", "ContainerVenv") or len(names) != 1:
         raise EbsifError(f"{path} is not the easyconfig of a container module, so it can't be extended")
+    former = next((name for name in FORMER if name in written), None)
+    if former:
+        raise EbsifError(
+            f"{path} is of an earlier version of ebsif, and can't be extended: '{former}' was removed. Its owner has "
+            f"to change and install it: {FORMER[former]}"
+        )
     checksum = written.get("checksums") or []
     is_sha256 = len(checksum) == 1 and isinstance(checksum[0], str) and re.fullmatch("[0-9a-f]{64}", checksum[0])
     own = OWN_FIELD | ({"checksums"} if is_sha256 else set())
