@@ -248,6 +248,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("modextravars = {'A': {'value': '\\\\'}}", "'modextravars': the value of A ends with a backslash"),
         ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "needs the parameter 'gpu' (known: cuda, rocm)"),
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
+        ("gpu = 'rocm'; gpu_mpi_library = '/a b/libmpi_gtl_hsa.so'", "LD_PRELOAD, which splits at blanks and colons"),
         (
             "gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
             "is loaded with LD_PRELOAD, and 'container_env' has a value for that",

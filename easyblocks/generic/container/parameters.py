@@ -391,6 +391,9 @@ def gpu_mpi_library_problem(library: Optional[str], compared: Compared) -> Optio
     if not library.startswith('/') or not os.path.basename(library).startswith(wanted):
         return ": for the GPU kind '%s' it should be the full path of a %s, found: %s" % (
             compared.gpu, wanted, library)
+    if re.search(r'[\s:]', library):
+        return " is loaded with LD_PRELOAD, which splits at blanks and colons: use a link without them, found: %r" \
+            % library
     if 'LD_PRELOAD' in compared.container_env:
         return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: add the library there instead"
     return None
