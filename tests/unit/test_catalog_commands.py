@@ -298,17 +298,17 @@ def test_list(place):
     # a date in place of a version says nothing about the version
     assert "PyTorch/2024" not in run(place, "list", "--site", "lumi", "--has", "torch>=2.10").stdout
     # issue 19: keywords name what is in an image whose record has no versions, so a version never fits
-    full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
+    full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "xformers").stdout.splitlines()[1:]
     assert full
     assert all("-full-" in line or "-plus-" in line for line in full)
     # docs A2: the word that was asked for is in the line, without a version
-    assert all(line.endswith(", vLLM") for line in full)
+    assert all(line.endswith(", xformers") for line in full)
     # docs A2: which is not to say that it is older
-    may_fit = "more have vllm, version not recorded: ebsif list --has vllm\n"
-    result = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm>=0.8", status=1)
+    may_fit = "more have xformers, version not recorded: ebsif list --has xformers\n"
+    result = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "xformers>=0.0.20", status=1)
     assert f"ebsif: {len(full)} {may_fit}" in result.stderr
-    assert may_fit in run(place, "list", "--site", "lumi", "--has", "vllm>=0.8").stderr
-    assert "not recorded" not in run(place, "list", "--site", "lumi", "--has", "vllm").stderr
+    assert may_fit in run(place, "list", "--site", "lumi", "--has", "xformers>=0.0.20").stderr
+    assert "not recorded" not in run(place, "list", "--site", "lumi", "--has", "xformers").stderr
     # docs A2: the package of a software, in containers of another name
     assert "lumi-multitorch/2.10" in run(place, "list", "--site", "lumi", "--has", "pytorch>=2.10").stdout
     assert run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "PyTorch").stdout
