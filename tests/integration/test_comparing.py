@@ -96,6 +96,8 @@ LABELLED = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
         ("ebsif show PyTorch/2.13.0-cpu-python-3.11-singularity-2", {EXAMPLE}),
         ("ebsif diff a pyt", {EXAMPLE, LABELLED}),
         ("ebsif list --site lu", {"lumi"}),
+        ("ebsif site li", {"libraries"}),
+        ("ebsif site init a", {""}),
         ("ebsif list --site lumi --has flash", {"flash-attn"}),
     ],
 )

@@ -109,7 +109,9 @@ def test_what_an_image_would_get(machine, tmp_path, base_image, small_image):
     profile = "name: mine\ndescription: one\nhost_libraries: {libraries: [libmpich.so.12 as libmpi.so.12]}\n"
     (tmp_path / "mine/site.yaml").write_text(profile)
     chosen = ["--site", "mine", "--catalog", tmp_path]
-    found = machine.run(["ebsif", "site", "libraries", base_image, *chosen, "--json"])
+    (tmp_path / "temporary").mkdir()
+    found = machine.run(["ebsif", "site", "libraries", base_image, *chosen, "--json"], TMPDIR=tmp_path / "temporary")
+    assert not list((tmp_path / "temporary").iterdir())
     recorded = json.loads((machine.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
     assert json.loads(found.stdout) == {
         "image": str(base_image),

@@ -1,6 +1,5 @@
 """Libraries of the host for an image, tried before anything is installed (K-01)."""
 
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -45,6 +44,7 @@ def attempt(profile: Site, image: Optional[Path]) -> Trial:
 
 def decide(found: HostLibraries, profile: Site, image: Path) -> Decision:
     """Return what an image gets, which is started as in an installation."""
+    from easybuild.easyblocks.generic.container.framework import plain_errors
     from easybuild.easyblocks.generic.container.host.image import read_libraries
     from easybuild.easyblocks.generic.container.runtime import Container, Runtime
     from easybuild.tools.build_log import EasyBuildError
@@ -52,10 +52,12 @@ def decide(found: HostLibraries, profile: Site, image: Path) -> Decision:
 
     framework.session()
     binds = [*profile.binds.required, *profile.binds.optional]
-    with tempfile.TemporaryDirectory(prefix="ebsif-") as folder:
+    # EasyBuild keeps output and environment of each program
+    with framework.temporary_files() as folder:
         try:
             container = Container(Runtime(), str(image.resolve()), folder, optional_binds=binds)
-            return found.decide(read_libraries(container, found.needed_names()))
+            with plain_errors():
+                return found.decide(read_libraries(container, found.needed_names()))
         except EasyBuildError as error:
             raise EbsifError(str(error).strip("'\"")) from None
         except RunShellCmdError:

@@ -325,14 +325,22 @@ def check_parameters(easyconfig: "EasyConfig") -> None:
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
     from easybuild.tools.build_log import EasyBuildError
 
-    before = tempfile.tempdir
-    with tempfile.TemporaryDirectory() as folder:
-        # an easyblock opens a log and creates a directory for module files
-        tempfile.tempdir = folder
+    with temporary_files():
         try:
+            # it opens a log and creates a directory for module files
             get_easyblock_class(easyconfig["easyblock"])(easyconfig, logfile=os.devnull)
         except EasyBuildError as error:
             raise EbError(str(error).strip("'\"")) from None
+
+
+@contextlib.contextmanager
+def temporary_files() -> Iterator[str]:
+    """Yield a directory for the temporary files that EasyBuild makes and leaves meanwhile; it is removed."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="ebsif-") as folder:
+        tempfile.tempdir = folder
+        try:
+            yield folder
         finally:
             tempfile.tempdir = before
 
