@@ -201,7 +201,7 @@ def run(arguments: "Sequence[str]") -> int:
         # of the command that is named
         name, arguments = arguments[1], [arguments[1], "--help"]
     if name not in COMMANDS:
-        raise UsageError(unknown_command(name))
+        raise UsageError(unknown_command(name, arguments))
     # arguments after -- are for eb, or for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = parser_of(name)
@@ -240,8 +240,13 @@ def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more:
 
     said = f"unrecognized arguments: {' '.join(unknown)}"
     option = unknown[0].partition("=")[0]
-    similar = difflib.get_close_matches(option, known, 1, cutoff=0.8) if option.startswith("--") else []
-    if similar:
+    similar = []
+    if len(option) == 2 and option != "--":
+        # the letter of a long one
+        similar = [one for one in known if one.startswith(f"-{option}")]
+    elif option.startswith("-"):
+        similar = difflib.get_close_matches(f"--{option.lstrip('-')}", known, 1, cutoff=0.8)
+    if len(similar) == 1:
         return f"{said}: did you mean {similar[0]}?"
     if not takes_more or "--" in arguments:
         return said
@@ -255,10 +260,16 @@ def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more:
     return f"{said}: put -- before {takes_more}: `{command}`"
 
 
-def unknown_command(name: str) -> str:
+def unknown_command(name: str, arguments: "Sequence[str]") -> str:
     """Return what to do about a word that is no command: where an earlier one went, or similar ones."""
     import difflib
 
+    own = arguments[: arguments.index("--") if "--" in arguments else len(arguments)]
+    command = next((word for word in own[1:] if word in COMMANDS), "")
+    if command and name not in OTHER_WORDS and arguments[0] == name:
+        place = arguments.index(command)
+        words = shlex.join(["ebsif", command, *arguments[:place], *arguments[place + 1 :]])
+        return f"the command comes first: `{words}` (see `ebsif --help`)"
     if name in MOVED:
         return f"`ebsif {name}` is now `{MOVED[name]}`"
     if name in OTHER_WORDS:

@@ -1,7 +1,7 @@
 """Texts for people: shortened, and with what a misspelled name may have meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 CUT = "..."
 
@@ -25,3 +25,9 @@ def did_you_mean(wanted: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(names[name] for name in close)}?" if close else ""
+
+
+def instead_of(table: Mapping[str, str], words: Iterable[str]) -> str:
+    """Return what to type instead of the options among words that a table has; empty if there is none."""
+    options = dict.fromkeys(word.partition("=")[0] for word in words)
+    return "; ".join(f"for {option}, use {table[option]}" for option in options if option in table)

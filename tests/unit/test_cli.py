@@ -41,13 +41,21 @@ def run(*arguments, **options):
     [
         (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
         (["nonsense"], "ebsif: there is no command 'nonsense' "),
-        (["--site", "lumi", "list"], "ebsif: options follow"),
+        (["--site", "lumi", "list"], "ebsif: the command comes first: `ebsif list --site lumi` "),
         (["lock"], "ebsif: no container given"),
         (["lock", "one", "two"], "ebsif: unrecognized arguments: two: usage: ebsif lock [CONTAINER] [OPTION...] "),
         (["list", "--", "x"], "ebsif: unrecognized arguments: x: usage: ebsif list [CONTAINER...] [OPTION...] "),
         # 60: words of other tools, options without a value
         (["uninstall", "mine"], "ebsif: there is no command 'uninstall': did you mean `ebsif remove`? "),
         (["-V"], "did you mean `ebsif --version`? "),
+        (["mine", "run", "--", "python"], "ebsif: the command comes first: `ebsif run mine -- python` "),
+        (["list", "-mine"], "did you mean --mine? "),
+        (["remove", "mine", "-y"], "did you mean --yes? "),
+        (["remove", "mine", "--force"], "unrecognized arguments: --force: for --force, use --yes "),
+        (
+            ["extend", "x", "-U", "einops", "--conda", "y"],
+            "for -U, use --replace PACKAGE==VERSION; for --conda, use --add",
+        ),
         (["list", "--has"], "ebsif: --has needs a value: --has COMPONENT "),
         (["extend", "mine", "--add"], "ebsif: --add needs a value: --add PACKAGE "),
         (["job", "mine", "--nodes", "two"], "ebsif: -N/--nodes: 'two' is not a positive number "),

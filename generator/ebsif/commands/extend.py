@@ -26,6 +26,7 @@ that its stages install. Nothing is installed.
 """
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
 
 from ebsif import remedies
@@ -47,6 +48,7 @@ from ebsif.environments.extension import typed_name
 from ebsif.environments.requested import NAME, Wish
 from ebsif.errors import UsageError
 from ebsif.report import output
+from ebsif.text import instead_of
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -84,6 +86,28 @@ EXAMPLES = """\
 """
 
 MORE = EB_OPTIONS
+
+# options of pip, conda and uv
+other_words = partial(
+    instead_of,
+    {
+        "--conda": "--add (packages are from the package index)",
+        "--dev": "--add",
+        "--editable": "--add DIRECTORY",
+        "-e": "--add DIRECTORY",
+        "--extra-index-url": "--add '--extra-index-url URL'",
+        "--find-links": "--add '--find-links DIRECTORY'",
+        "--index-url": "--add '--index-url URL'",
+        "-i": "--add '--index-url URL'",
+        "--package": "--add",
+        "--packages": "--add",
+        "-p": "--add",
+        "--requirement": "-r",
+        "--uninstall": "--remove",
+        "--upgrade": "--replace PACKAGE==VERSION",
+        "-U": "--replace PACKAGE==VERSION",
+    },
+)
 
 
 def configure(parser: ArgumentParser) -> None:

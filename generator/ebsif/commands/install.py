@@ -14,7 +14,7 @@ from argparse import ArgumentParser, Namespace
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.commands import EB_OPTIONS
-from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, names_of, offer, settings_of
+from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, in_catalog, offer, settings_of
 from ebsif.environments import making
 from ebsif.environments.making import Request
 from ebsif.errors import FAILED, EbsifError, UsageError
@@ -73,14 +73,14 @@ def run(options: Namespace) -> int:
 def find(containers: list[Container], name: str, options: Namespace) -> Container:
     """Return the container with a name; the error if there is none says what else the name is."""
     try:
-        return selection.find_one(containers, name)
+        return in_catalog(options, selection.find_one, containers, name)
     except selection.UnknownNameError as error:
         instead = ""
         if name.endswith(".eb"):
             instead = f"; to install an easyconfig: `eb {name}`"
         elif name.endswith(".sif"):
             instead = f"; to add an image to your catalog: `ebsif add {name}`"
-        raise selection.UnknownNameError(f"{names_of(options).explained(name, error)}{instead}") from None
+        raise selection.UnknownNameError(f"{error}{instead}") from None
 
 
 def install_all(containers: list[Container], request: Request) -> int:

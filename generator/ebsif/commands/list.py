@@ -23,6 +23,7 @@ from ebsif.commands.options import (
     add_names,
     add_settings,
     complete_components,
+    named,
     offer,
     settings_of,
 )
@@ -72,7 +73,7 @@ def run(options: Namespace) -> int:
     containers = settings.containers_of(names)
     sure, unsure = selection.having(containers, wanted)
     if options.names:
-        containers = list(dict.fromkeys(one for name in options.names for one in find(containers, name, options)))
+        containers = named(options, containers, options.names)
     containers, unsure = ([one for one in containers if one in some] for some in (sure, unsure))
     hidden = 0
     # a version that is named is listed even if it is archived
@@ -110,27 +111,16 @@ def run(options: Namespace) -> int:
             else "there are no containers yet: add an image with `ebsif add`"
         )
     if unsure:
-        named = [word for one in wanted for word in ("--has", one.name)]
+        words = [word for one in wanted for word in ("--has", one.name)]
         output.note(
             f"{len(unsure)} more have {', '.join(one.name for one in wanted)}, version not recorded: "
-            f"ebsif list {shlex.join(named)}"
+            f"ebsif list {shlex.join(words)}"
         )
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     if not (is_searched or options.json) and modulestool.has_own_extension():
         output.hint("your own extensions: `ebsif list --mine`")
     return FOUND if is_searched and not containers else 0
-
-
-def find(containers: list[Container], name: str, options: Namespace) -> list[Container]:
-    """Return the containers that a name stands for; the error if there is none names extensions that are similar."""
-    try:
-        return selection.find(containers, name)
-    except selection.UnknownNameError as error:
-        # what is installed takes longer to read than the catalog
-        from ebsif.commands.options import names_of
-
-        raise names_of(options).explained(name, error) from None
 
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:

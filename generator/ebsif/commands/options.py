@@ -5,16 +5,20 @@ import contextlib
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
 from ebsif.catalog.settings import Settings, read_settings
 from ebsif.parsing import Help, common_group
 
 if TYPE_CHECKING:
     from ebsif.environments.making import Request
     from ebsif.installed.names import Names
+
+Found = TypeVar("Found")
 
 # Ways to name what is installed; the names and directories that `names.installations` takes.
 INSTALLED = "an installed module, an installation directory, or a part of a name"
@@ -69,6 +73,23 @@ def names_of(options: argparse.Namespace) -> "Names":
     from ebsif.installed.names import Names
 
     return Names(*chosen(options))
+
+
+def in_catalog(
+    options: argparse.Namespace, find: Callable[[list[Container], str], Found], containers: list[Container], name: str
+) -> Found:
+    """Return what a function finds in the catalog; the error if there is nothing says what else the name may mean."""
+    try:
+        return find(containers, name)
+    except selection.UnknownNameError as error:
+        # what is installed takes longer to read than the catalog
+        raise names_of(options).explained(name, error) from None
+
+
+def named(options: argparse.Namespace, containers: list[Container], names: Sequence[str]) -> list[Container]:
+    """Return the containers that any of some names stands for, each once; see `in_catalog`."""
+    found = (in_catalog(options, selection.find, containers, name) for name in names)
+    return list(dict.fromkeys(one for some in found for one in some))
 
 
 def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:

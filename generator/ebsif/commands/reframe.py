@@ -10,8 +10,7 @@ Run the command again when the catalog has changed. It doesn't need ReFrame.
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalog import selection
-from ebsif.commands.options import add_names, add_output, add_settings, settings_of
+from ebsif.commands.options import add_names, add_output, add_settings, named, settings_of
 from ebsif.publish.reframe import writing
 from ebsif.report import output
 
@@ -42,7 +41,7 @@ def run(options: Namespace) -> int:
     site = settings.site()
     chosen = settings.containers(site, strict=True)
     if options.names:
-        chosen = list(dict.fromkeys(one for name in options.names for one in selection.find(chosen, name)))
+        chosen = named(options, chosen, options.names)
     number = writing.write(site, chosen, options.partition, options.output, options.overwrite)
     output.hint(
         f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "

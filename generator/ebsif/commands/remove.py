@@ -13,6 +13,7 @@ earlier one has packages that the newest one never had, or files that you have a
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 
 from easybuild.easyblocks.generic.container.values import format_size
 
@@ -33,6 +34,7 @@ from ebsif.installed.places import Installation
 from ebsif.report import output
 from ebsif.report.asking import confirmed
 from ebsif.report.steps import working
+from ebsif.text import instead_of
 
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed
@@ -40,6 +42,8 @@ EXAMPLES = """\
   ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
   ebsif remove torch-2.7.0 --users /projects/p1/EasyBuild  # as an administrator
 """
+
+other_words = partial(instead_of, {"--all": "the names of all modules", "--force": "--yes", "-f": "--yes"})
 
 # Nothing records where these are.
 MADE_WITH_IT = (

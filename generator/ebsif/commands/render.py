@@ -9,8 +9,7 @@ Easyconfigs of archived records are written below __archive__, where eb finds th
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalog import reading, selection
-from ebsif.catalog.container import Container
+from ebsif.catalog import reading
 from ebsif.catalog.yamlerrors import Problem
 from ebsif.commands.options import (
     add_dry_run,
@@ -18,6 +17,7 @@ from ebsif.commands.options import (
     add_overwrite,
     add_settings,
     complete,
+    named,
     offer,
     settings_of,
 )
@@ -66,8 +66,8 @@ def run(options: Namespace) -> int:
     containers = reading.read(profile, *directories, problems=unreadable)
     chosen = containers
     if options.names:
-        chosen = named(containers, options.names)
-    left_out = named(containers, options.left_out)
+        chosen = named(options, containers, options.names)
+    left_out = named(options, containers, options.left_out)
     chosen = [one for one in chosen if one not in left_out]
     moving = [] if options.stdout else [one for one in chosen if one.moving_image()]
     done, more = rendering.render_all([one for one in chosen if one not in moving], settings.output, containers)
@@ -112,8 +112,3 @@ def run(options: Namespace) -> int:
             + (f"; {output.format_count(len(problems), 'problem')}" if problems else "")
         )
     return FOUND if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0
-
-
-def named(containers: list[Container], names: list[str]) -> list[Container]:
-    """Return the containers that any of the names stands for, each once."""
-    return list(dict.fromkeys(one for name in names for one in selection.find(containers, name)))

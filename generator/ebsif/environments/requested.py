@@ -140,7 +140,7 @@ def find_base(wish: Wish) -> Union[Installation, Container]:
     if isinstance(found, Installation) and shown(found) not in {one.module_or_version for one in names.containers}:
         extended = found.extension[0] if found.extension else None
         if not (extended and wish.name in (None, extended)):
-            require_packages(wish, found.module, extended)
+            require_packages(wish, places.word(found), extended)
         return found
     require_packages(wish, getattr(found, "module", str(found)))
     return bases.container_of(found, names)

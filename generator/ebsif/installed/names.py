@@ -200,7 +200,7 @@ class Names:
         also = ""
         if text in own:
             also = f"; {text} is an extension, which `ebsif list --mine {text}` lists"
-        elif own and "did you mean" not in str(error):
+        elif own and "did you mean" not in str(error) and "\n" not in str(error):
             also = did_you_mean(text, own) or "; `ebsif list --mine` lists your own"
         return selection.UnknownNameError(f"{no_path(text)}{error}{also}")
 
