@@ -331,6 +331,8 @@ def test_packages_of_image_and_venv_are_listed(installed_once, command):
         # docs F6: what `pip list` can't say
         places = {line.split()[0]: " ".join(line.split()[2:]) for line in lines}
         assert (places["numpy"], places["hello"]) == ("image", "user software")
+        # a reader that closes the pipe, such as head
+        assert not installed_once.output(installed_once.SQUASHED, "{ list-packages 2>&3 | true; } 3>&1")
 
 
 def test_start_shell_initializes_with_arguments(installed_once):

@@ -309,6 +309,9 @@ def test_list(place):
     assert f"ebsif: {len(full)} {may_fit}" in result.stderr
     assert may_fit in run(place, "list", "--site", "lumi", "--has", "xformers>=0.0.20").stderr
     assert "not recorded" not in run(place, "list", "--site", "lumi", "--has", "xformers").stderr
+    # where the version is known, the keyword says nothing more
+    vllm = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
+    assert all((", vllm " in line) != line.endswith(", vLLM") for line in vllm)
     # docs A2: the package of a software, in containers of another name
     assert "lumi-multitorch/2.10" in run(place, "list", "--site", "lumi", "--has", "pytorch>=2.10").stdout
     assert run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "PyTorch").stdout

@@ -125,7 +125,8 @@ def run(options: Namespace) -> int:
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:
     """Return what was asked for and the container has in a version that isn't recorded."""
-    return [word for word in container.keywords if normal_name(word) in {normal_name(one.name) for one in wanted}]
+    unknown = {normal_name(one.name) for one in wanted}.difference(selection.components_of(container))
+    return [word for word in container.keywords if normal_name(word) in unknown]
 
 
 def print_mine(options: Namespace, settings: Settings) -> int:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import runpy
+import signal
 import sys
 
 USER_SOFTWARE = '/user-software'
@@ -65,6 +66,8 @@ def print_table(rows):
         print(' '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
+# the reader may be head, which closes the pipe early
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 # like `python -m`: don't import modules from this directory
 del sys.path[0]
 try:
