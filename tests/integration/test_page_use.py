@@ -118,6 +118,8 @@ def test_a_row_for_each_container(browser, look):
             "return [arguments[0].firstChild.scrollWidth, arguments[0].firstChild.clientWidth]", block
         )
         assert width == room and block.find_element(By.CLASS_NAME, "copy").is_displayed()
+        # where a line is broken, it isn't the next command
+        assert "hanging each-line" in block.find_element(By.TAG_NAME, "code").value_of_css_property("text-indent")
 
 
 def test_lines_of_prose(browser, look):
