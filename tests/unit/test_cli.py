@@ -388,6 +388,7 @@ def test_doctor_names_what_is_missing(tmp_path):
     missing = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
     assert len(missing) == 5
     assert any("neither apptainer nor singularity is on PATH" in line for line in missing)
+    assert re.search(r"^\d+ checks: 5 errors", result.stderr, re.MULTILINE)
 
 
 # The licenses of libraries that may be required: those that go with GPL-2.0-only.

@@ -71,6 +71,7 @@ def run(options: Namespace) -> int:
         print_json(findings)
     else:
         print_findings(findings)
+        summarize(output.format_count(len(findings), "check"), findings)
     return status_of(findings, options.strict)
 
 
