@@ -144,6 +144,12 @@ def test_no_property_looks_at_files():
     assert found == []
 
 
+def test_any_is_rare():
+    """C-01: a type that says nothing stands at most 60 times in the easyblocks and their programs, imports included."""
+    lines = [line for path in (CHECKOUT / "easyblocks").rglob("*.py") for line in path.read_text().splitlines()]
+    assert sum(len(re.findall(r"\bAny\b", line)) for line in lines) <= 60
+
+
 def is_self(node):
     """Return whether an expression is the object whose method this is."""
     return isinstance(node, ast.Name) and node.id == "self"

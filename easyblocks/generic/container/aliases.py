@@ -8,10 +8,11 @@
 Let a module be loaded under its aliases, and hide it or not: change the .modulerc files beside it (modulerc.py).
 """
 import os
-from typing import Any, Iterable, List, Optional
+from typing import Iterable, List, Optional
 
 from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import remove_file, symlink
+from easybuild.tools.module_generator import ModuleGenerator
 
 from . import modulerc
 from .permissions import write_whole
@@ -23,7 +24,7 @@ HIDE = {
 }
 
 
-def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: List[str], installdir: str,
+def update_modulerc(generator: ModuleGenerator, mod_filepath: str, module: str, aliases: List[str], installdir: str,
                     earlier_aliases: Iterable[str] = ()) -> None:
     """
     Let a module be loaded under its aliases, and a hidden one also without the dot of its version.
@@ -51,7 +52,7 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
 class ModuleNames:
     """A module and its other name, with or without the dot of a hidden module, in .modulerc files."""
 
-    def __init__(self, generator: Any, mod_filepath: str, module: str) -> None:
+    def __init__(self, generator: ModuleGenerator, mod_filepath: str, module: str) -> None:
         """Store EasyBuild's generator of module files, the path of the module file, and the name of the module."""
         self.generator = generator
         self.file = mod_filepath

@@ -12,7 +12,7 @@ new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
 import re
 from contextlib import contextmanager
-from typing import Any, Iterable, Iterator, List
+from typing import Any, Iterable, Iterator, List, Optional, Pattern
 
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
@@ -50,7 +50,7 @@ STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBu
                'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 # eb's own value of the option for variables that aren't in reports, once it was changed here
-REPORT_FILTER: List[Any] = []
+REPORT_FILTER: List[Optional[Pattern[str]]] = []
 
 
 def refuse_old_easybuild() -> None:

@@ -11,7 +11,7 @@ They are implemented as a small overlay (overlay.py), which hides a file, or has
 """
 import os
 import re
-from typing import Any, Dict, List, Optional, Union
+from typing import Dict, List, Optional, Union
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir
@@ -58,9 +58,9 @@ class Masks:
         return bool(self.patterns)
 
     @property
-    def record(self) -> Dict[str, Any]:
+    def record(self) -> Dict[str, Dict[str, object]]:
         """The masks for the record: paths, and replacement if there is one, by pattern."""
-        record: Dict[str, Any] = {pattern: {'paths': paths} for pattern, paths in self.found.items()}
+        record: Dict[str, Dict[str, object]] = {pattern: {'paths': paths} for pattern, paths in self.found.items()}
         for pattern in record:
             if self.patterns[pattern]:
                 record[pattern]['replacement'] = self.patterns[pattern]

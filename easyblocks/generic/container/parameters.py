@@ -111,7 +111,7 @@ class Parameter:
 
     KINDS = {bool: FLAG, list: TEXTS, dict: VARIABLES}
 
-    def __init__(self, default: Any, text: str, kind: Optional[str] = None, choices: Sequence[Optional[str]] = (),
+    def __init__(self, default: object, text: str, kind: Optional[str] = None, choices: Sequence[Optional[str]] = (),
                  each: Optional[ItemCheck] = None, check: Optional[Check] = None,
                  compare: Optional[Callable[[Any, Compared], Optional[str]]] = None) -> None:
         """
@@ -255,7 +255,7 @@ def wrapper_problem(name: str) -> Optional[str]:
 # --- checks of values
 
 
-def backslash_problem(variables: Dict[str, Any]) -> Optional[str]:
+def backslash_problem(variables: Mapping[str, object]) -> Optional[str]:
     """Check the ends of values that modules set as they are: EasyBuild asks modules tools for Python's statements."""
     return next((": the value of %s ends with a backslash, so EasyBuild can't load the module with Environment Modules"
                  % name for name, value in variables.items()

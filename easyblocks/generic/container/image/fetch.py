@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, download_file, mkdir, remove
@@ -49,7 +49,7 @@ class FetchError(EasyBuildError):
         super().__init__("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
 
 
-def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequence[str] = (),
+def fetch(source: ImageSource, target: str, checksum: object = None, striping: Sequence[str] = (),
           again: bool = False) -> ImageSource:
     """
     Fetch an image, verify it, and give it its name (R-01); return its source with the digest.

@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     kind: str
     source: Optional[ImageSource] = None
     striping: Sequence[str] = ()  # options of lfs-setstripe(1)
-    checksum: Any = None  # in any form that EasyBuild supports
+    checksum: object = None  # in any form that EasyBuild supports
 
 
 class Image:

@@ -58,7 +58,7 @@ class Fields:
     place.
     """
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, **values: object) -> None:
         """Set values; the others have their defaults."""
         vars(self).update(values)
 
@@ -70,18 +70,18 @@ class Fields:
         """Return whether a value is there, and not only its default."""
         return name in vars(self)
 
-    def replace(self: F, **values: Any) -> F:
+    def replace(self: F, **values: object) -> F:
         """Return the same object with other values."""
         return type(self)(**dict(vars(self), **values))
 
     @property
-    def content(self) -> Dict[str, Any]:
+    def content(self) -> Dict[str, object]:
         """All values, for JSON."""
         declared = dict(vars(self))
         return dict(declared.pop('undeclared', {}), **declared)
 
     @classmethod
-    def from_content(cls: Type[F], content: Dict[str, Any], name: str = '') -> F:
+    def from_content(cls: Type[F], content: Dict[str, object], name: str = '') -> F:
         """Return an object from JSON, of which `name` is the place; raise RecordError if a value has a wrong type."""
         place = name + ': ' if name else ''
         hints = get_type_hints(cls)
@@ -317,7 +317,7 @@ def normalized(lines: Iterable[str]) -> Dict[str, str]:
     return {normal_name(name): version for name, version in versions_in(lines).items()}
 
 
-def as_declared(value: Any, kind: Any, name: str) -> Any:
+def as_declared(value: object, kind: Any, name: str) -> Any:
     """Return a value of JSON as a declared type; raise RecordError, which names the value, if it has another one."""
     # in Python 3.6, the origin of List[str] is List
     origin, kinds = getattr(kind, '__origin__', None), getattr(kind, '__args__', [])
