@@ -8,7 +8,7 @@ import pytest
 from support import with_terminal
 
 EBSIF = str(Path(sys.executable).with_name("ebsif"))
-RED, YELLOW, BOLD, CYAN, END = (f"\x1b[{number}m" for number in ("1;31", "1;33", "1", "36", "0"))
+RED, YELLOW, GREEN, BOLD, CYAN, END = (f"\x1b[{number}m" for number in ("1;31", "1;33", "1;32", "1", "36", "0"))
 
 
 @pytest.fixture
@@ -29,6 +29,9 @@ def test_errors_names_and_commands_have_colors(shown):
     assert f"(see {CYAN}`ebsif --help`{END})" in shown("exted")
     named = shown("list", "--site", "lumi", "AlphaFold", "--archived")
     assert f"{BOLD}AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20240207" in named
+    # what is done, and what may go wrong
+    said = shown("job", "Tool/1.0", "-o", "job.sh", "--", "train.py")
+    assert f"{GREEN}ebsif:{END} wrote job.sh" in said and f"{YELLOW}ebsif:{END} train.py does not exist" in said
     for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in shown("exted", **variables) + shown("list", "--site", "lumi", "AlphaFold", **variables)
     # https://no-color.org: an empty value counts as none

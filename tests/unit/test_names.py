@@ -378,7 +378,7 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys):
         ("PyTorch/9", r"there is no version '9' of PyTorch; known versions:(\n  2.13.0-cpu\S+)+\Z"),
         ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
         ("./none", "not an installation"),
-        ("M", "there is no container 'M' .*; `ebsif list --mine` lists your own$"),
+        ("M", "there is no container 'M' .*; `ebsif list --mine` lists your own modules$"),
     ):
         with pytest.raises(Exception, match=expected):
             names().find(text)

@@ -178,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
         files.write_new({options.output: text}, options.overwrite)
         submit = shlex.join([*job.scheduler_of(profile).submit, str(options.output)])
         is_enough = not options.submit and options.segments == 1
-        output.note(f"wrote {options.output}" + (f"; submit it with: {submit}" if is_enough else ""))
+        output.done(f"wrote {options.output}" + (f"; submit it with: {submit}" if is_enough else ""))
     elif not options.submit:
         output.print_file(text)
     if options.submit:

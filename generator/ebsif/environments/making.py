@@ -348,7 +348,7 @@ def nothing_to_do(installation: Installation, state: str = "has these packages a
     """Say that a module is installed already, and how to load it; return the exit status."""
     if as_json:
         print_result(installation, is_new=False)
-    output.note(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
+    output.done(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
 
@@ -512,9 +512,8 @@ def install(
         if not done.skipped:
             word = places.word(there)
             name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
-            output.note(
-                f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}"
-            )
+            say = output.note if done.warned else output.done
+            say(f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}")
         if done.imported:
             # imports say nothing about what packages do
             own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"

@@ -201,7 +201,7 @@ class Names:
         if text in own:
             also = f"; {text} is an extension, which `ebsif list --mine {text}` lists"
         elif own and "did you mean" not in str(error) and "\n" not in str(error):
-            also = did_you_mean(text, own) or "; `ebsif list --mine` lists your own"
+            also = did_you_mean(text, own) or "; `ebsif list --mine` lists your own modules"
         return selection.UnknownNameError(f"{no_path(text)}{error}{also}")
 
     def require_known_version(self, text: str) -> None:

@@ -134,6 +134,12 @@ def note(text: str) -> None:
         print_message(text, "warning")
 
 
+def done(text: str) -> None:
+    """Print that what was asked for is done to standard error, unless --quiet."""
+    if _level > QUIET:
+        print_message(text, "ok")
+
+
 def error(text: object) -> None:
     """Print what is wrong, in one line, to standard error."""
     print_message(text, "error")
