@@ -378,7 +378,6 @@ def test_one_node_or_many(subject, monkeypatch, works, level, expected):
     one = subject(["torch==2+rocm6.2"])
     (one.installation.root / "runscripts").mkdir()
     (one.installation.root / "runscripts/conda-python-distributed").write_text("")
-    monkeypatch.setattr(running, "load", lambda one: one.environment.update(SIF="x") or [])
     monkeypatch.setattr(
         nodes,
         "all_reduce",
@@ -386,7 +385,7 @@ def test_one_node_or_many(subject, monkeypatch, works, level, expected):
             not works[number], f"all-reduce of 2 ranks with {works[number]}: sum 2", "timed out"
         ),
     )
-    found = list(nodes.communication(one.installation, 2))
+    found = list(nodes.communication(one, 2))
     assert [(each.level, expected in each.text) for each in found] == ([(level, True)] if expected else [])
 
 
@@ -403,6 +402,8 @@ def test_what_is_not_checked(eb_prefix, monkeypatch, number, subject, expected):
     """I-12, S002-20: the communication of modules without errors is tested, in a job, on nodes without errors."""
     one = places.of_directory(eb_prefix.install("Example/1.0-x"))
     monkeypatch.setattr(nodes, "number_of_nodes", lambda: number)
+    monkeypatch.setattr(nodes, "is_job", lambda: True)
+    monkeypatch.setattr(running, "load", lambda one: one.environment.update(SIF="x") or [])
     monkeypatch.setattr(nodes, "communication", lambda *_: [Finding(NOTE, "x", "tested")])
     found = [finding.text for finding in nodes.examine([Finding(ERROR, subject, "")] if subject else [], [one])]
     assert found[0].startswith(expected)
@@ -630,6 +631,39 @@ def test_what_an_update_of_the_system_has_changed(subject, tmp_path):
     assert found[1] == (ERROR, f"{moved} has moved to /lib/x86_64-linux-gnu/libz.so.1: {again}")
     assert (found[2][0], found[2][1].partition(", or")[0]) == (WARNING, f"{tool} {gone}")
     assert found[3:5] == needs
+
+
+RANK = {"version": "MPICH 4", "opened": ["/host-libraries/libmpi.so.12"], "of host": True, "rank": 0, "size": 2}
+OTHER = {**RANK, "rank": 1}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ([RANK, OTHER], [(NOTE, "Example/1.0-x: rank 0 of 2 has /host-libraries/libmpi.so.12 (MPICH 4); rank 1 of 2")]),
+        ([RANK], [(ERROR, "ranks can't start MPI: aborted")]),
+        (
+            [{**RANK, "size": 1}] * 2,
+            [(WARNING, "each rank of `srun` starts MPI alone"), (NOTE, "Example/1.0-x")],
+        ),
+        (
+            [{**RANK, "of host": False, "opened": ["/user-software/lib/libmpi.so.12"]}, OTHER],
+            [(ERROR, "mpi4py opens /user-software/lib/libmpi.so.12, not /usr/lib/m.so of the host"), (NOTE, "")],
+        ),
+    ],
+)
+def test_the_mpi_of_ranks(subject, monkeypatch, ranks, expected):
+    """K-01: in a job, doctor says which MPI each rank has; software with its own is told to open the host's."""
+    one = subject(user=["mpi4py==4"], host_libraries={"libraries": {"libmpi.so.12": "/usr/lib/m.so"}})
+    one.__dict__["user_packages"] = {"mpi4py": "4"}
+    said = "".join(json.dumps(rank) + "\n" for rank in ranks)
+    monkeypatch.setattr(nodes, "started", lambda *_: finished(1, f"hello\n1\n{said}", "aborted"))
+    found = problems(nodes.mpi, one)
+    assert [(level, text.startswith(begin)) for (level, text), (_, begin) in zip(found, expected)] == [
+        (level, True) for level, _ in expected
+    ]
+    if "of the host" in found[0][1]:
+        assert "add 'MPI4PY_LIBMPI': '/host-libraries/libmpi.so.12' to container_env in Example" in found[0][1]
 
 
 def test_libraries_that_the_image_can_not_load(subject):

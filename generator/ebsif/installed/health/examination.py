@@ -10,7 +10,7 @@ from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import places
-from ebsif.installed.health import files, hardware, hostfiles, machine, running
+from ebsif.installed.health import files, hardware, hostfiles, machine, mpilibrary, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.places import Installation
@@ -36,6 +36,7 @@ IN_CONTAINER: Sequence[Sequence[Callable]] = (
         hardware.provider,
         hardware.plugin,
         hardware.mpi,
+        mpilibrary.examine,
         hardware.mpi_backend,
     ),
 )
