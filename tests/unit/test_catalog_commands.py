@@ -290,6 +290,13 @@ def test_list(place):
         "CONTAINER --add NAME` adds a Python package)"
     )
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
+    # docs A6: nothing that is mistyped, or no Python package, becomes part of a command
+    for word, said in (
+        ("pytroch", "no container is known to have pytroch; did you mean pytorch"),
+        ("cuda", "the GPUs of LUMI don't use CUDA: the containers have ROCm\n"),
+    ):
+        result = run(place, "list", "--site", "lumi", "--has", word, status=1)
+        assert said in result.stderr and "ebsif extend" not in result.stderr
     # the package that gives a container its name, which may be all that its record knows
     assert [line.split()[-2:] for line in run(place, "list", "--has", "torch").stdout.splitlines()[1:]] == [
         ["torch", "2.13.0"]

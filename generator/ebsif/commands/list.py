@@ -30,6 +30,7 @@ from ebsif.commands.options import (
 from ebsif.errors import FOUND, UsageError
 from ebsif.report import output
 from ebsif.report.table import print_table
+from ebsif.text import did_you_mean
 
 # packaging is imported only where it is needed
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def run(options: Namespace) -> int:
     names = settings.site_names() if options.all_sites else [None]
     containers = settings.containers_of(names)
     sure, unsure = selection.having(containers, wanted)
+    everything = containers
     if options.names:
         containers = named(options, containers, options.names)
     containers, unsure = ([one for one in containers if one in some] for some in (sure, unsure))
@@ -103,8 +105,7 @@ def run(options: Namespace) -> int:
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
         output.note(
-            f"no container is known to have {', '.join(options.has)}; the catalog lists the main components "
-            "only (`ebsif extend CONTAINER --add NAME` adds a Python package)"
+            none_has(options.has, wanted, everything)
             if wanted
             else "no container matches"
             if is_searched
@@ -121,6 +122,21 @@ def run(options: Namespace) -> int:
     if not (is_searched or options.json) and modulestool.has_own_extension():
         output.hint("your own extensions: `ebsif list --mine`")
     return FOUND if is_searched and not containers else 0
+
+
+def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Container]) -> str:
+    """Return what to say if no container has what was asked for: similar words, or how to add a Python package."""
+    kinds = {"cuda": "CUDA", "rocm": "ROCm"}
+    sites = {one.site.title: one.site.gpu for one in containers}
+    asked = [one.name.lower() for one in wanted if one.name.lower() in kinds]
+    # as the web pages say it
+    if asked and sites and not {"none", asked[0]} & set(sites.values()):
+        here = " and ".join(kinds[kind] for kind in dict.fromkeys(sites.values()))
+        return f"the GPUs of {', '.join(sites)} don't use {kinds[asked[0]]}: the containers have {here}"
+    known = {word for one in containers for word in (*selection.components_of(one), *map(normal_name, one.keywords))}
+    similar = [did_you_mean(normal_name(one.name), known) for one in wanted if normal_name(one.name) not in known]
+    advice = "; the catalog lists the main components only (`ebsif extend CONTAINER --add NAME` adds a Python package)"
+    return f"no container is known to have {', '.join(texts)}{next(filter(None, similar), advice)}"
 
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:

@@ -516,7 +516,11 @@ def install(
             say(f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}")
         if done.imported:
             # imports say nothing about what packages do
-            own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
+            own = (
+                ""
+                if "'verify':" in path.read_text(encoding="utf-8")
+                else "; to add a test of your own: --verify COMMAND"
+            )
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
         if is_new and not done.skipped and can_be_removed(there, more):
             output.hint(f"undo: ebsif remove {shown(there)}")
