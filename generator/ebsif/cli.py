@@ -191,7 +191,7 @@ def main(arguments: "Optional[Iterable[str]]" = None) -> int:
 def run(arguments: "Sequence[str]") -> int:
     """Run the command that arguments name, and return the exit status."""
     name = arguments[0] if arguments else ""
-    if not name or name in ("-h", "--help") or list(arguments) == ["help"]:
+    if not name or name in ("-h", "--help") or list(arguments) in (["help"], ["help", "-h"], ["help", "--help"]):
         print(help_text(name == "-h"), end="", file=sys.stdout if name else sys.stderr)
         return 0 if name else UsageError.status
     if name == "--version":

@@ -85,10 +85,15 @@ class Parser(argparse.ArgumentParser):
         missing = message.partition("the following arguments are required: ")[2]
         option = VALUE_MISSING.fullmatch(message)
         if missing:
-            message = f"{missing} is missing: {usage(self)}"
+            message = f"{missing} {'are' if ', ' in missing else 'is'} missing: {usage(self)}"
         elif option:
             action = self._option_string_actions[option["option"].partition("/")[0]]
-            message = f"{option['option']} needs a value: {action.option_strings[-1]} {shown(action)}"
+            last = action.option_strings[-1]
+            message = f"{option['option']} needs a value: {last} {shown(action)}"
+            typed = self.get_default("words") or ()
+            following = typed[typed.index(last) + 1 :][:1] if last in typed else ()
+            if following and following[0].startswith("-") and following[0] not in ("--", *self._option_string_actions):
+                message += f", or {last}={following[0]} if it begins with -"
         message = message.removeprefix("argument ")
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 

@@ -56,6 +56,11 @@ def run(*arguments, **options):
             ["extend", "x", "-U", "einops", "--conda", "y"],
             "for -U, use --replace PACKAGE==VERSION; for --conda, use --add",
         ),
+        (["upgrade"], "ebsif: EXTENSION, CONTAINER are missing: "),
+        (
+            ["job", "x", "--scheduler", "--qos=y"],
+            "--scheduler needs a value: --scheduler OPTIONS, or --scheduler=--qos=y if it begins with - ",
+        ),
         (["list", "--has"], "ebsif: --has needs a value: --has COMPONENT "),
         (["extend", "mine", "--add"], "ebsif: --add needs a value: --add PACKAGE "),
         (["job", "mine", "--nodes", "two"], "ebsif: -N/--nodes: 'two' is not a positive number "),

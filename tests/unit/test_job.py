@@ -247,7 +247,7 @@ def test_the_program_is_passed_unchanged(words):
     ("arguments", "status", "expected"),
     [
         (["M/1", "--site", "lumi", "--", "a"], 3, "jobs at the site lumi need an account: set it with --account or SB"),
-        (["M/1", "--site", "lumy", "--", "a"], 3, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
+        (["M/1", "--site", "lumy", "--", "a"], 3, "--site or EBSIF_SITE); did you mean lumi?\n"),
         (
             ["M/1", "--site", "lumi", "--partition", "x", "--", "a"],
             3,

@@ -306,6 +306,8 @@ def test_aliases_as_the_modules_tool_takes_them(prefix):
     assert names().installation(f"{BASE}-mine").root == names().installation(BASE).root == mine
     assert names().installation("PyTorch/demo").root == names().installation("pytorch/DEMO").root == later
     assert names().installation("mine").root == later
+    with pytest.raises(EbsifError, match=r"'PyTorch/dmo' is installed here; did you mean PyTorch/demo\?"):
+        names().installation("PyTorch/dmo")
     (prefix.modules / software / ".modulerc.lua").unlink()
     assert names().installation(f"{BASE}-mine").root == later
     assert names().installation(BASE).root == base

@@ -36,6 +36,7 @@ from ebsif.catalog.yamlerrors import DocumentError, Problem, invalid
 from ebsif.catalog.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
 from ebsif.files import data_folder
+from ebsif.text import did_you_mean
 
 # The profiles of this project.
 SITES = Path(__file__).parent / "sites"
@@ -491,6 +492,7 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise EbsifError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})"
+            f"{did_you_mean(name, known)}"
         )
     content: Any = {}
     levels = chain(name, directories, strict=True)

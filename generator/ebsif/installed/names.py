@@ -284,7 +284,8 @@ class Names:
         if wanted.endswith(SUFFIXES) and not is_there(expanded(wanted)):
             raise EbsifError(f"{no_path(wanted)}no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
-        also = did_you_mean(wanted, [*map(shown, self.installations), *own])
+        aliases = [alias for one in self.installations for alias in places.aliases(one)]
+        also = did_you_mean(wanted, [*map(shown, self.installations), *own, *aliases])
         raise EbsifError(
             f"{no_path(wanted)}no container module '{text}' is installed here{also} (modules are searched on "
             "MODULEPATH and below EasyBuild's prefix: `module use` adds a directory)"
