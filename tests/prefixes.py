@@ -5,7 +5,7 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container.requirements import lock_of
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from ebsif.catalog import site
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
@@ -50,7 +50,7 @@ def stages_in(text):
     values = {"SYSTEM": "SYSTEM", "container_env": {}}
     exec(text, values)
     value = values.get("requirements")
-    return [] if lock_of(value) else [stage.record for stage in Stage.from_parameter(value)]
+    return [] if lock_of(value) else [stage.record for stage in PipStage.from_parameter(value)]
 
 
 class Prefix:

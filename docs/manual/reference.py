@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from ebsif import cli, parsing
 from ebsif.catalog import schema
 
@@ -105,7 +105,7 @@ def parameters() -> Page:
         )
         for options, inherited, name, text in blocks
     ]
-    stages = [Entry(name, kind, text) for name, (kind, text) in Stage.PROPERTIES.items()]
+    stages = [Entry(name, kind, text) for name, (kind, text) in PipStage.PROPERTIES.items()]
     sections.append(Section("Stages", "stages", stages, "The properties of a stage in `requirements`."))
     return Page(
         "Parameters of easyconfigs",
@@ -198,7 +198,7 @@ def meaning(name: str, field: dict[str, Any], objects: dict[str, Any]) -> str:
     named = [objects[one] for one in re.findall(r"#/\$defs/(\w+)", json.dumps(field))]
     texts = [one["description"] for one in (field, *named) if "description" in one]
     written = {
-        **{one: text for one, (_, text) in Stage.PROPERTIES.items()},
+        **{one: text for one, (_, text) in PipStage.PROPERTIES.items()},
         **{one: parameter.text for one, parameter in VenvSpec.PARAMETERS.items()},
     }
     return texts[0] if texts else written.get(name, "")

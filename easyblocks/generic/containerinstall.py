@@ -46,13 +46,14 @@ from .container.probe import ImageProbe, check_account, entry_point_environment
 from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.reinstallation import Reinstallation
 from .container.remedies import nevertheless
-from .container.runtime import Container, Runtime, existing_binds, existing_sources, named_variables, runtime_variables
+from .container.runtime import InstallContainer, Runtime, existing_binds, existing_sources, named_variables
+from .container.runtime import runtime_variables
 from .container.scripts import check_files, install_scripts, install_wrappers, wrapped_programs
 from .container.settings import MODULE_CONF, constant, container_lines, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages, recorded
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
-from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
+from .container.system.packages import CHECK_VARIABLE, REPORT, SystemRequest
 from .container.sitevalues import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.smoketest import SmokeTest, try_out
 from .container.venv import BASE_VARIABLE, REUSE_VARIABLE
@@ -288,7 +289,7 @@ class ContainerInstall(EasyBlock):
         self.build.changed = InstalledImage(changed) if changed else None
         self.build.base = InstalledImage(base) if base else None
         self.build.masks = Masks(self.spec.masked_paths)
-        self.build.system = SystemPackages(self.spec.system_packages)
+        self.build.system = SystemRequest(self.spec.system_packages)
         for text in self.spec.all_warnings:
             self.warn(text)
         keep_out_of_report(self.private_variables())
@@ -311,8 +312,8 @@ class ContainerInstall(EasyBlock):
         self.reinstallation.check_renaming()
         binds, optional_binds = self.spec.current_binds()
         variables = dict(self.spec.container_environment, **self.spec.image_environment)
-        self.build.container = Container(Runtime(), self.build.image_file.path, self.builddir, variables,
-                                         self.spec.image_search_path, binds, optional_binds)
+        self.build.container = InstallContainer(Runtime(), self.build.image_file.path, self.builddir, variables,
+                                                self.spec.image_search_path, binds, optional_binds)
 
     def private_variables(self) -> List[str]:
         """Return variables that may have secrets: credentials, and what the caller names for installations."""

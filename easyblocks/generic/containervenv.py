@@ -31,7 +31,7 @@ from .container.requirements import lock_of, squashfs_of
 from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
-from .container.stages import Stage, find_mistakes
+from .container.stages import PipStage, find_mistakes
 from .container.smoketest import SmokeTest, try_out
 from .container.usersoftware import UserSoftware
 from .container.values import DIRECTORY, SQUASHFS
@@ -98,12 +98,12 @@ class ContainerVenv(ContainerInstall):
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
         return found or path
 
-    def stages(self) -> List[Stage]:
+    def stages(self) -> List[PipStage]:
         """The stages of user software, in the order of installation."""
         repeated = self.find_repeated()
-        return Stage.from_parameter(repeated.stages if repeated else self.spec.requirements)
+        return PipStage.from_parameter(repeated.stages if repeated else self.spec.requirements)
 
-    def stages_for_pip(self) -> List[Stage]:
+    def stages_for_pip(self) -> List[PipStage]:
         """Return the stages that pip installs: none of them if user software is taken from a SquashFS file."""
         return [] if squashfs_of(self.spec.requirements) else self.stages()
 
@@ -165,7 +165,7 @@ class ContainerVenv(ContainerInstall):
     def private_variables(self) -> List[str]:
         """Return variables that may have secrets, those that stages name for pip included."""
         # what the easyconfig repeats may be gone when only the module is written again
-        stages = Stage.from_parameter(self.find_record().stages) if build_option('module_only') else \
+        stages = PipStage.from_parameter(self.find_record().stages) if build_option('module_only') else \
             self.stages_for_pip()
         return super().private_variables() + [name for stage in stages for name in stage.variables()]
 
@@ -239,7 +239,7 @@ class ContainerVenv(ContainerInstall):
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
     def start_user_software(self, pip: Pip, pins: Dict[str, str],
-                            packages: Packages) -> Tuple[Packages, List[Stage]]:
+                            packages: Packages) -> Tuple[Packages, List[PipStage]]:
         """
         Fill the venv with user software of the lock, or of an earlier installation.
 
@@ -278,7 +278,7 @@ class ContainerVenv(ContainerInstall):
             for stage in self.stages_for_pip() for path in stage.local_paths() + self.patch_files(stage)
             if os.path.isfile(path)}
 
-    def install_stage(self, pip: Pip, stage: Stage, before: Packages, is_last: bool) -> Packages:
+    def install_stage(self, pip: Pip, stage: PipStage, before: Packages, is_last: bool) -> Packages:
         """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
@@ -303,7 +303,7 @@ class ContainerVenv(ContainerInstall):
             if modules:
                 restore_env(before)
 
-    def patch_files(self, stage: Stage) -> List[str]:
+    def patch_files(self, stage: PipStage) -> List[str]:
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path."""
         return [self.obtain_file(name) for name in stage.patches]
 

@@ -101,7 +101,7 @@ def test_guesses_are_marked(ebsif, image, tmp_path):
     # shown as a difference: the project's file is not repeated
     lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
     assert lines[1:4] == ["name: PyTorch", "extends: true", "containers:"]
-    (record,) = yaml.load("\n".join(lines), yamlfile.Loader)["containers"]
+    (record,) = yaml.load("\n".join(lines), yamlfile.YamlLoader)["containers"]
     assert len(record["sha256"]) == 64
     assert record["version"] == "2.8.0"
     assert (record["hash"], record["components"], record["python"]) == ("0123456789ab", {"rocm": "6.4.4"}, "3.11")

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime
+from easybuild.easyblocks.generic.container.runtime import InstallContainer, Runtime
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
@@ -374,7 +374,9 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
 @pytest.mark.usefixtures("configuration")
 def test_the_home_directory_below_a_path_with_a_comma(small_image, tmp_path):
     """S002-48: commands of the installation write to their home directory."""
-    Container(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(["sh", "-c", 'touch "$HOME/here"'])
+    InstallContainer(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(
+        ["sh", "-c", 'touch "$HOME/here"']
+    )
     assert (tmp_path / "a,b/home/here").exists()
 
 

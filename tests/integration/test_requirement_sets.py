@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support import CONTAINER_FILES, make_wheel, printed
@@ -131,7 +131,7 @@ def results(tmp_path_factory, pytorch_image, configuration):
     pip = Pip(SimpleNamespace(python="python"), str(folder), image, {})
     calls = {}
     for number, (text, _) in enumerate(SETS.values()):
-        (stage,) = Stage.from_parameter([{"name": f"set {number}", "requirements": text}])
+        (stage,) = PipStage.from_parameter([{"name": f"set {number}", "requirements": text}])
         path = folder / f"{number}.txt"
         path.write_text(f"--find-links {folder}\n{text}\n")
         calls[str(folder / f"{number}-plain.json")] = ["-r", str(path)]

@@ -70,7 +70,7 @@ class Place:
     def record(self, name):
         """Return the last record of a file."""
         text = (self.records / f"{name}.yaml").read_text()
-        return yaml.load(text, yamlfile.Loader)["containers"][-1]
+        return yaml.load(text, yamlfile.YamlLoader)["containers"][-1]
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from aptrepository import binds_of, make_deb
 from easybuild.easyblocks.generic.container import overlay
 from easybuild.easyblocks.generic.container.imageprograms import sh_command
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime
-from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemPackages
+from easybuild.easyblocks.generic.container.runtime import InstallContainer, Runtime
+from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemRequest
 from easybuild.tools.build_log import EasyBuildError
 from parts import TOOLS, Installed, example_site
 from support import Site, printed, write_program
@@ -102,10 +102,10 @@ def add(base_image, repository, tmp_path, monkeypatch, configuration):
     work.mkdir()
 
     def make(*names, image=base_image, allow_upgrade=()):
-        wanted = SystemPackages({"packages": list(names), "allow_upgrade": list(allow_upgrade)})
+        wanted = SystemRequest({"packages": list(names), "allow_upgrade": list(allow_upgrade)})
         assert wanted.problem is None
         layer = tmp_path / "layer.squashfs"
-        return wanted.add(Container(Runtime(), str(image), str(work)), str(layer)), layer
+        return wanted.add(InstallContainer(Runtime(), str(image), str(work)), str(layer)), layer
 
     return make
 
@@ -362,7 +362,7 @@ def test_what_is_copied(base_image, tmp_path):
     (image / "usr/local/cuda-12").chmod(0o775)
     overlay, work = tmp_path / "overlay.squashfs", tmp_path / "work"
     subprocess.run(["mksquashfs", image, overlay, "-all-root", "-quiet"], check=True, capture_output=True)
-    container = Container(Runtime(), str(base_image), str(work))
+    container = InstallContainer(Runtime(), str(base_image), str(work))
     container.overlays = [str(overlay)]
 
     def copied(*packages):

@@ -9,7 +9,7 @@ import pytest
 from easybuild.easyblocks.generic.container import requirements, scripts, sitevalues, values
 from easybuild.easyblocks.generic.container.image import installed, layout
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from ebsif.catalog import fieldtypes, site
 from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.cli import COMMANDS
@@ -222,12 +222,12 @@ def test_shared_modules_do_not_import_easybuild(module):
 def test_shapes_of_requirements(value):
     """House 2.4: commands and easyblock read the same lines from every form of the parameter."""
     parameter = None if requirements.lock_of(value) else value
-    installed = "".join(stage.requirements for stage in Stage.from_parameter(parameter)).split("\n")
+    installed = "".join(stage.requirements for stage in PipStage.from_parameter(parameter)).split("\n")
     assert requirements.lines_of(value) == [line.strip() for line in installed if line.strip()]
-    assert len(requirements.stages_of(value)) == len(Stage.from_parameter(parameter))
+    assert len(requirements.stages_of(value)) == len(PipStage.from_parameter(parameter))
     stages = stages_of(value)
     assert [line for stage in stages for line in stage.written] == requirements.lines_of(value)
-    again = Stage.from_parameter(as_parameter(stages))
+    again = PipStage.from_parameter(as_parameter(stages))
     assert [stage.requirement_list for stage in again] == [stage.lines for stage in stages]
 
 

@@ -236,7 +236,7 @@ def test_the_catalog_and_the_easyblocks_have_the_same_stages_and_kinds_of_activa
     """House 2.5: the catalog accepts the same stage properties and kinds of activation as the easyblocks."""
     from easybuild.easyblocks.generic.container import sitevalues, stages
 
-    assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
+    assert list(records.Stage.model_fields) == list(stages.PipStage.PROPERTIES)
     kinds = typing.get_args(records.ContainerRecord.model_fields["init"].annotation)[0].__metadata__[0].words
     assert kinds == sitevalues.INIT_KINDS
 

@@ -16,10 +16,10 @@ from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import HostLibrariesRecord, Record
-from easybuild.easyblocks.generic.container.runtime import Container
+from easybuild.easyblocks.generic.container.runtime import InstallContainer
 from easybuild.easyblocks.generic.container.settings import container_lines, image_remedy
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
@@ -38,7 +38,7 @@ PIP = ("pip", "26.0", "/opt/lib")
 def test_a_build_directory_with_a_colon(tmp_path):
     """defects A6: the runtime's options can't escape it, so the error says which directory to change, and how."""
     with pytest.raises(EasyBuildError, match=r"The build directory /a:b/c contains a colon.* EASYBUILD_BUILDPATH or"):
-        Container(None, "a.sif", "/a:b/c")
+        InstallContainer(None, "a.sif", "/a:b/c")
 
 
 class FakeContainer:
@@ -202,7 +202,9 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     image.compiled = {"numpy"}
     image.needs = [Need("numpy", "fsspec", "<10,>=1", True), Need("fsspec", "numpy", "<3", True)]
     installer = Pip(venv, str(tmp_path), image, {"hello": "1.0"})
-    (stage,) = Stage.from_parameter([{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}])
+    (stage,) = PipStage.from_parameter(
+        [{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}]
+    )
     container.seen = [[PIP, numpy, fsspec], [PIP, numpy, fsspec, added]]
     after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
     assert set(after.added_since(before)) == {"hello"}
@@ -226,7 +228,7 @@ def test_pip_of_a_repeated_installation(container, venv, tmp_path):
     assert InstallRecord(venv_packages=[]).pins == {}
     installer = Pip(venv, str(tmp_path), packages(), record.pins)
     container.seen = [[PIP]]
-    installer.install(*Stage.from_parameter([{"name": "own", "upgrade_pip": True}]), packages(PIP))
+    installer.install(*PipStage.from_parameter([{"name": "own", "upgrade_pip": True}]), packages(PIP))
     command, _, _ = container.commands[0]
     constraints = tmp_path / "stages/own/constraints.txt"
     assert command[command.index("install") :] == ["install", "--upgrade", "pip", "-c", str(constraints)]

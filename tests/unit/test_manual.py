@@ -7,7 +7,7 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
 from ebsif import cli
@@ -160,7 +160,7 @@ def test_the_reference_has_everything(pages):
     assert described["containerinstall"] | described["containervenv"] | {"requirements"} >= {
         name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)
     }
-    assert described["stages"] == set(Stage.PROPERTIES)
+    assert described["stages"] == set(PipStage.PROPERTIES)
     assert names_on("reference/commands")[""] == {f"ebsif {name}" for name in cli.COMMANDS}
     for name in cli.COMMANDS:
         texts = names_on(f"reference/commands/{name}")["options"]
@@ -203,8 +203,8 @@ def test_easyconfigs_in_the_documents_have_known_parameters():
             assert set(re.findall(r"^(\w+) = ", block, re.MULTILINE)) <= known
     text = (CHECKOUT / "docs/easyconfigs.md").read_text()
     stages = text.partition("## User software")[2].partition("### Credentials")[0]
-    assert set(Stage.PROPERTIES) - {"name", "requirements"} <= set(re.findall(r"`(\w+)`", stages))
-    assert set(re.findall(r"^        '(\w+)': ", stages, re.MULTILINE)) <= set(Stage.PROPERTIES)
+    assert set(PipStage.PROPERTIES) - {"name", "requirements"} <= set(re.findall(r"`(\w+)`", stages))
+    assert set(re.findall(r"^        '(\w+)': ", stages, re.MULTILINE)) <= set(PipStage.PROPERTIES)
 
 
 def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():

@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.container.runtime import Runtime, escape_bind
 from easybuild.easyblocks.generic.container.settings import container_lines
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.easyblocks.generic.container.values import bind_source
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
@@ -504,8 +504,8 @@ def test_the_easyconfig_is_read_once_per_step(easyblock):
 
 def test_stages_are_parsed_once(easyblock, monkeypatch):
     """wing.md 2: however often steps ask for the stages, each is made once, and nothing can be written into it."""
-    made, make = [], Stage.__init__
-    monkeypatch.setattr(Stage, "__init__", lambda stage, *values: made.append(stage) or make(stage, *values))
+    made, make = [], PipStage.__init__
+    monkeypatch.setattr(PipStage, "__init__", lambda stage, *values: made.append(stage) or make(stage, *values))
     block = easyblock("requirements = [{'requirements': 'einops'}, {'name': 'two', 'requirements': 'rich'}]")
     for _ in range(3):
         VenvSpec.check(VenvSpec.values_in(block.cfg))

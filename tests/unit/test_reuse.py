@@ -7,7 +7,7 @@ import os
 import pytest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.imageprograms import ebsif_version
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.easyblocks.generic.container.venv import Reuse
 
 PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
@@ -34,7 +34,7 @@ def earlier(tmp_path):
 
     def reuse(stages=STAGES, pins=PINS, image=image, name="example", system=(), files=None, before=STAGES, **changes):
         (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, "stages": before, **changes}))
-        found = Reuse(InstalledImage(str(root)), Stage.from_parameter(stages), pins, system)
+        found = Reuse(InstalledImage(str(root)), PipStage.from_parameter(stages), pins, system)
         is_possible = found.is_possible(str(image), name, lambda stage: files(stage.name) if files else pytest.fail())
         return [stage.name for stage in found.missing] if is_possible else None
 

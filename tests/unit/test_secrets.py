@@ -5,7 +5,7 @@ import re
 import pytest
 from easybuild.easyblocks.generic.container import framework
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.tools.build_log import EasyBuildError
 
 SECRET = "S3cr3tPw"
@@ -45,7 +45,7 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
 def test_credentials_in_stages_are_refused(properties):
     """G-09, use D11, defects A9: wherever they are; the error does not repeat them, and says what to do."""
     with pytest.raises(EasyBuildError) as error:
-        Stage.from_parameter([properties])
+        PipStage.from_parameter([properties])
     assert "a credential is written out" in str(error.value)
     assert "PIP_CONFIG_FILE" in str(error.value)
     assert "S3cr3t" not in str(error.value)
@@ -72,7 +72,7 @@ def test_credentials_in_stages_are_refused(properties):
 )
 def test_values_that_are_no_credentials(properties):
     """Names, variables, ports and versions are not treated as credentials."""
-    assert Stage.from_parameter([properties])
+    assert PipStage.from_parameter([properties])
     assert Credentials.mask(properties) == str(properties)
 
 

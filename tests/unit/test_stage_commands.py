@@ -9,7 +9,7 @@ import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import BASH, FILL_VARIABLE, Pip
 from easybuild.easyblocks.generic.container.runtime import host_variables
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.tools.build_log import EasyBuildError
 from support import make_archive
 
@@ -36,7 +36,7 @@ def installed(**versions):
 
 def stage_of(*lines, **properties):
     """Return a stage with these lines."""
-    (stage,) = Stage.from_parameter([{"name": "one", "requirements": "\n".join(lines), **properties}])
+    (stage,) = PipStage.from_parameter([{"name": "one", "requirements": "\n".join(lines), **properties}])
     return stage
 
 

@@ -22,7 +22,7 @@ from easybuild.easyblocks.generic.container.packages import (
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.scripts import commands_of_host
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import PipStage
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalog import reading, site
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("configuration")
 
 def stage(**properties):
     """Return one stage."""
-    (made,) = Stage.from_parameter([properties])
+    (made,) = PipStage.from_parameter([properties])
     return made
 
 
@@ -234,7 +234,7 @@ def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
 
 def test_stages_keep_their_order():
     """S000-21: stages are installed in the order of the list."""
-    stages = Stage.from_parameter([{"name": name} for name in ("c", "a", "b")])
+    stages = PipStage.from_parameter([{"name": name} for name in ("c", "a", "b")])
     assert [made.name for made in stages] == ["c", "a", "b"]
 
 
@@ -257,7 +257,7 @@ def test_stages_keep_their_order():
 def test_wrong_stages_are_reported(value, expected):
     """The error names the problem, the stage and the allowed values."""
     with pytest.raises(EasyBuildError) as error:
-        Stage.from_parameter(value)
+        PipStage.from_parameter(value)
     assert expected in str(error.value)
 
 

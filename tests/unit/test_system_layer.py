@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import LAYER, ImageR
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.system import layer as layers
 from easybuild.easyblocks.generic.container.system.layer import COMPRESSION, Layer
-from easybuild.easyblocks.generic.container.system.packages import PackageInstallation, SystemPackages, cause
+from easybuild.easyblocks.generic.container.system.packages import PackageInstallation, SystemRequest, cause
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import ContainerRecord, system_of
@@ -85,7 +85,7 @@ def test_what_has_another_type(value):
 def test_what_is_a_name(value):
     """V-04: names as Debian's policy allows them, with versions that have epochs and tildes."""
     check(value)
-    assert bool(SystemPackages(value)) == bool(value)
+    assert bool(SystemRequest(value)) == bool(value)
 
 
 def test_the_catalog_has_the_same_rule():
@@ -125,7 +125,9 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
         overlay, "run_program", lambda command, **_: packed.append(command) or types.SimpleNamespace(exit_code=0)
     )
     monkeypatch.setattr(
-        layers, "Container", lambda *_: types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(exit_code=255))
+        layers,
+        "InstallContainer",
+        lambda *_: types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(exit_code=255)),
     )
     (tmp_path / "root").mkdir()
     container = types.SimpleNamespace(runtime=None, image="x.sif")
@@ -193,7 +195,7 @@ def test_which_layers_are_kept(tmp_path, configuration):
                 }
             )
         )
-        system = SystemPackages(value if isinstance(value, dict) else list(value))
+        system = SystemRequest(value if isinstance(value, dict) else list(value))
         return bool(system.kept(InstalledImage(str(of)), str(image), str(target)))
 
     assert kept()
@@ -372,5 +374,5 @@ def test_other_distributions(tmp_path, configuration, programs, why):
         image="x.sif",
     )
     with pytest.raises(EasyBuildError) as error:
-        PackageInstallation(SystemPackages(["vim"]), container, str(tmp_path), "layer").probe()
+        PackageInstallation(SystemRequest(["vim"]), container, str(tmp_path), "layer").probe()
     assert f"this image (SUSE Linux 15): {why}. Packages of Python from PyPI work with every image" in error.value.msg

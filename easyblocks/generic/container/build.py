@@ -21,8 +21,8 @@ from .packages import Packages
 from .pip import PIP_CACHE, STAGES, Pip
 from .probe import ImageProbe
 from .reinstallation import remove_replaced
-from .runtime import FOLDERS, Container
-from .system.packages import SystemPackages
+from .runtime import FOLDERS, InstallContainer
+from .system.packages import SystemRequest
 from .usersoftware import UserSoftware
 from .values import DIRECTORY, SQUASHFS
 from .venv import Venv
@@ -38,8 +38,8 @@ class Build:
     # the installation that is extended by a new one
     base: Optional[InstalledImage] = None
     masks: Masks
-    system: SystemPackages
-    container: Container
+    system: SystemRequest
+    container: InstallContainer
     probe: ImageProbe
     # programs that 'all' in 'wrappers' stands for, once they were looked for
     programs: Optional[List[str]] = None

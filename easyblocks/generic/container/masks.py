@@ -20,7 +20,7 @@ from easybuild.tools.utilities import trace_msg
 from . import overlay
 from .copying import copy_hashed
 from .imageprograms import lines_after, sh_command
-from .runtime import Container
+from .runtime import InstallContainer
 from .values import MODULE_DIRECTORIES, is_in_any
 from .written import UnfitError, escape, open_written, path_problem
 
@@ -72,7 +72,7 @@ class Masks:
         return [pattern + (' (replaced by %s)' % replacement if replacement else ' (hidden)')
                 for pattern, replacement in sorted(self.patterns.items())]
 
-    def apply(self, container: Container) -> None:
+    def apply(self, container: InstallContainer) -> None:
         """Find the files to mask, and mask them in a container, by an overlay in its working directory."""
         path = os.path.join(container.work_dir, os.path.basename(MASKS))
         self.find(container)
@@ -87,7 +87,7 @@ class Masks:
             with open_written(os.path.join(work_dir, os.path.basename(MASKS)), work_dir) as file:
                 copy_hashed(file, os.path.join(installdir, MASKS))
 
-    def find(self, container: Container) -> None:
+    def find(self, container: InstallContainer) -> None:
         """Find the files in the image that match the patterns; refuse a pattern that matches nothing."""
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}

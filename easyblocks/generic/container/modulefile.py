@@ -15,7 +15,7 @@ from .record.lockfile import ImageRecord, Record, versions_in
 from .parameters import LISTED_PACKAGES
 from .imageprograms import FILES
 from .masks import Masks
-from .moduleparts import Caches, ModuleParts
+from .moduleparts import ModuleCaches, ModuleParts
 from .modulerc import date_in
 from .settings import is_reference
 from .requirements import package_lines, package_name
@@ -131,7 +131,7 @@ def added_packages(record: Record) -> List[str]:
     return ['%s %s' % (name, versions[name]) for name in names] + ['and %d more' % more] * bool(names and more)
 
 
-def lines_on_caches(caches: Caches) -> List[str]:
+def lines_on_caches(caches: ModuleCaches) -> List[str]:
     """Return the lines of the help on caches."""
     lines = []
     for where, directories, kinds in (

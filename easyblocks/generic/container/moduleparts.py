@@ -23,7 +23,7 @@ class ImageFile(NamedTuple):
     striping: Sequence[str]  # options of lfs-setstripe(1)
 
 
-class Binds(NamedTuple):
+class ModuleBinds(NamedTuple):
     """Binds: each line has one, or several."""
 
     lines: Sequence[str]
@@ -31,7 +31,7 @@ class Binds(NamedTuple):
     file_default: Sequence[str]  # if there is no such file
 
 
-class Environment(NamedTuple):
+class ModuleEnvironment(NamedTuple):
     """The variables of each container of the module."""
 
     start: Mapping[str, str]  # set whenever one starts
@@ -42,7 +42,7 @@ class Environment(NamedTuple):
     search_path: Sequence[str]  # directories that come before the image's in PATH
 
 
-class Caches(NamedTuple):
+class ModuleCaches(NamedTuple):
     """Where libraries keep their caches."""
 
     places: Mapping[str, str]  # by variable, relative to the directory of a job, a step or a project
@@ -59,7 +59,7 @@ class Gpu(NamedTuple):
     visibility: Optional[str]  # of GPUs to ranks, unless as usual for the kind
 
 
-class Commands(NamedTuple):
+class ModuleCommands(NamedTuple):
     """What the commands of the module do."""
 
     names: Sequence[str]
@@ -75,10 +75,10 @@ class ModuleParts(NamedTuple):
     suffix: str  # the name of the software in SIF<NAME>
     aliases: Sequence[str]
     image: ImageFile
-    binds: Binds
-    environment: Environment
-    caches: Caches
-    commands: Commands
+    binds: ModuleBinds
+    environment: ModuleEnvironment
+    caches: ModuleCaches
+    commands: ModuleCommands
     has_host_programs: bool
     gpu: Optional[Gpu]
     scheduler: Optional[str]

@@ -28,8 +28,8 @@ from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
 from .masks import mask_problem
 from .requirements import lock_of
 from .schedulers import SCHEDULERS
-from .stages import Stage
-from .system.packages import SystemPackages
+from .stages import PipStage
+from .system.packages import SystemRequest
 from .sitevalues import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
 from .sitevalues import place_problem, template_problem
 from .values import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting, is_of_kind
@@ -345,12 +345,12 @@ def requirements_problem(requirements: object) -> Optional[str]:
     if isinstance(requirements, dict) and not lock_of(requirements):
         return ": a dictionary should be {'lock': FILE}, the record of the installation to repeat, and may have its " \
             "user software, 'squashfs': FILE; found: %s" % Credentials.mask(requirements)
-    return None if isinstance(requirements, dict) else Stage.problem(requirements)
+    return None if isinstance(requirements, dict) else PipStage.problem(requirements)
 
 
 def system_packages_problem(value: object) -> Optional[str]:
     """Check the names of packages of the image's system."""
-    return SystemPackages(value).problem
+    return SystemRequest(value).problem
 
 
 def wrappers_problem(wrappers: object) -> Optional[str]:

@@ -26,7 +26,7 @@ from .remedies import how_to_replace
 from .requirements import package_name
 from .runtime import Option, escape_bind, inject_variables
 from .imageprograms import read_program, sh_command
-from .stages import Stage
+from .stages import PipStage
 from .values import normal_name
 from .smoketest import ImportRequest
 from .usersoftware import FILE_TIME
@@ -87,7 +87,7 @@ class Pip:
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE, '')
 
-    def install(self, stage: Stage, before: Packages, variables: Optional[Variables] = None,
+    def install(self, stage: PipStage, before: Packages, variables: Optional[Variables] = None,
                 patches: Sequence[str] = (), processes: Optional[int] = None) -> Packages:
         """
         Install one stage: its 'pre' commands, pip, its 'post' commands, its checks. Return the packages installed now.
@@ -115,7 +115,7 @@ class Pip:
         self.check_nothing_replaced(stage, packages)
         return packages
 
-    def install_requirements(self, stage: Stage, patches: Sequence[str], version: str, processes: Optional[int],
+    def install_requirements(self, stage: PipStage, patches: Sequence[str], version: str, processes: Optional[int],
                              extra: Extra = NOTHING) -> Packages:
         """Install the requirements of a stage with pip, which has the given version; return the packages then."""
         if re.search(r'\bgit\+', stage.requirements):
@@ -141,7 +141,7 @@ class Pip:
         self.record_artifacts(stage)
         return Packages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
 
-    def folder(self, stage: Stage) -> str:
+    def folder(self, stage: PipStage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
         path = os.path.join(self.work_dir, STAGES, re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
         mkdir(path, parents=True)
@@ -151,7 +151,7 @@ class Pip:
         """Write a file for pip; what was installed may have put links into its directory."""
         write_seen(path, text, self.work_dir)
 
-    def write_constraints(self, stage: Stage) -> str:
+    def write_constraints(self, stage: PipStage) -> str:
         """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
         free = self.replaced.union(wanted, map(normal_name, stage.allow_replace))
@@ -174,11 +174,11 @@ class Pip:
         """Return constraints that protect the packages of the image when users run pip or uv."""
         return self.image.select(lambda name: name in self.bound and name not in BUILD_TOOLS).constraints()
 
-    def build_options(self, stage: Stage) -> List[str]:
+    def build_options(self, stage: PipStage) -> List[str]:
         """Return pip's options for how packages of a stage are built."""
         return ['--no-build-isolation'] if stage.no_build_isolation or stage.name in self.not_isolated else []
 
-    def index_options(self, stage: Stage) -> List[str]:
+    def index_options(self, stage: PipStage) -> List[str]:
         """Return pip's options for indexes and other package sources."""
         # also for pip itself, and for questions to the index
         no_index = [option for option in stage.options if option == '--no-index']
@@ -191,7 +191,7 @@ class Pip:
         self.write(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path] + no_index
 
-    def environment(self, stage: Stage, variables: Variables) -> Variables:
+    def environment(self, stage: PipStage, variables: Variables) -> Variables:
         """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, PIP_CACHE)
@@ -199,7 +199,7 @@ class Pip:
         environment.update(inject_variables(stage.env_of_modules()))
         return environment
 
-    def binds(self, stage: Stage) -> List[str]:
+    def binds(self, stage: PipStage) -> List[str]:
         """Binds of a stage: pip's cache and configuration, and the local paths in its requirements."""
         cache = os.environ.get('PIP_CACHE_DIR')
         if cache:
@@ -212,7 +212,7 @@ class Pip:
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
-    def run(self, stage: Stage, arguments: List[str], extra: Extra,
+    def run(self, stage: PipStage, arguments: List[str], extra: Extra,
             afterwards: Tuple[str, ...] = ('', '', '')) -> None:
         """
         Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
@@ -256,7 +256,7 @@ class Pip:
         return bool(name) and self.venv.run([self.venv.python, '-c', code, name], extra,
                                             fail_on_error=False).exit_code == 0
 
-    def newest(self, stage: Stage, extra: Extra, wanted: Dict[str, str]) -> Dict[str, str]:
+    def newest(self, stage: PipStage, extra: Extra, wanted: Dict[str, str]) -> Dict[str, str]:
         """Return the newest versions of packages (by normalized name) that specifications allow; asks pip."""
         path = os.path.join(self.folder(stage), 'newest.json')
         arguments = ['install', '--dry-run', '--quiet', '--no-deps', '--ignore-installed', '--only-binary', ':all:',
@@ -268,7 +268,7 @@ class Pip:
         found = [item['metadata'] for item in json.loads(text)['install']] if text else []
         return {normal_name(one['name']): one['version'] for one in found}
 
-    def run_active(self, stages: List[Stage], command: List[str], **options: Option) -> RunShellCmdResult:
+    def run_active(self, stages: List[PipStage], command: List[str], **options: Option) -> RunShellCmdResult:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""
         names = [name for stage in stages for name in stage.variables() if name in os.environ]
         environment = dict(QUIET, **{name: os.environ[name] for name in names})
@@ -280,7 +280,7 @@ class Pip:
         self.venv.run(self.command + arguments + ['--log', log], extra, fail_on_error=False)
         return read_written(log, self.work_dir)
 
-    def run_commands(self, stage: Stage, step: str, extra: Extra) -> None:
+    def run_commands(self, stage: PipStage, step: str, extra: Extra) -> None:
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
         extra = extra._replace(environment=self.venv.activated(extra.environment))
         for command in getattr(stage, step):
@@ -292,14 +292,14 @@ class Pip:
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
                                      "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
 
-    def check_git(self, stage: Stage, extra: Extra) -> None:
+    def check_git(self, stage: PipStage, extra: Extra) -> None:
         """Stop before starting pip if a requirement needs git, but the image has none."""
         git = self.venv.run(['git', '--version'], extra, fail_on_error=False)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
                                  "Use a release from an index, or a wheel built elsewhere.", stage.name)
 
-    def patched_source(self, stage: Stage, patches: Sequence[str], extra: Extra = NOTHING) -> str:
+    def patched_source(self, stage: PipStage, patches: Sequence[str], extra: Extra = NOTHING) -> str:
         """Fetch the source of the only requirement of a stage, patch it, and return its requirement line (S004-12)."""
         (line,) = stage.requirement_list
         source = os.path.join(self.folder(stage), 'source')
@@ -325,12 +325,12 @@ class Pip:
         extras = re.match(r'[\w.-]+\s*(\[[^\]]*\])', line)
         return directory + (extras.group(1) if extras else '')
 
-    def report(self, stage: Stage) -> List[Reported]:
+    def report(self, stage: PipStage) -> List[Reported]:
         """Return what pip reports as installed in a stage, or planned; nothing before pip 22.2."""
         text = read_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
         return cast(List[Reported], json.loads(text)['install']) if text else []
 
-    def resolved(self, stage: Stage) -> Dict[str, Dict[str, str]]:
+    def resolved(self, stage: PipStage) -> Dict[str, Dict[str, str]]:
         """Return the files that pip would install for a stage now (see `artifacts_in`); none if it can't say that."""
         folder = self.folder(stage)
         listed, path = os.path.join(folder, 'requirements.txt'), os.path.join(folder, 'resolved.json')
@@ -344,11 +344,11 @@ class Pip:
         text = read_written(path, self.work_dir) if done.exit_code == 0 else ''
         return artifacts_in(json.loads(text)['install']) if text else {}
 
-    def record_artifacts(self, stage: Stage) -> None:
+    def record_artifacts(self, stage: PipStage) -> None:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage: Stage, added: Packages, extra: Extra = NOTHING) -> None:
+    def fill_wheelhouse(self, stage: PipStage, added: Packages, extra: Extra = NOTHING) -> None:
         """
         Put a wheel of every package that a stage has added into the directory of `ebsif extend --wheelhouse`.
 
@@ -368,7 +368,7 @@ class Pip:
         arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]
         self.run(stage, arguments + self.build_options(stage) + self.index_options(stage), extra)
 
-    def check_nothing_replaced(self, stage: Stage, packages: Packages) -> None:
+    def check_nothing_replaced(self, stage: PipStage, packages: Packages) -> None:
         """
         Stop if a protected package of the image is hidden by one in user software, unless the stage allows it.
 
@@ -384,7 +384,7 @@ class Pip:
                                      how_to_replace([name], self.bound, {name: version}))
             del self.bound[name]
 
-    def asked_for(self, stages: List[Stage], packages: Packages, tried: Dict[str, str]) -> ImportRequest:
+    def asked_for(self, stages: List[PipStage], packages: Packages, tried: Dict[str, str]) -> ImportRequest:
         """
         Return which packages to import: those that stages ask for, of the packages that Python sees.
 

@@ -21,7 +21,7 @@ from .framework import RunShellCmdError
 from .packages import Description, Packages
 from .imageprograms import read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT
-from .runtime import STOPPED, Container, named_variables
+from .runtime import STOPPED, InstallContainer, named_variables
 from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES
 from .values import value_problem, variable_problem
 from .written import UnfitError, escape, is_package, path_problem, read_written
@@ -80,7 +80,7 @@ class ImageProbe:
         self.constraints: Dict[str, str] = {}
 
     @classmethod
-    def inspect(cls, container: Container, image: str, other: Sequence[str] = (),
+    def inspect(cls, container: InstallContainer, image: str, other: Sequence[str] = (),
                 binds: Sequence[str] = ()) -> 'ImageProbe':
         """
         Start a container and inspect its image, which messages name.
@@ -315,7 +315,7 @@ def read_labels(folder: str) -> Dict[str, str]:
 # --- the entry point
 
 
-def check_entry_point(container: Container, entry_point: str) -> None:
+def check_entry_point(container: InstallContainer, entry_point: str) -> None:
     """Check that the entry point, a full path in the image, runs a given program with unchanged arguments."""
     # the entry point that the runtime generates for OCI images passes its arguments through a shell
     arguments = ['a  b', '$HOME', '"\'', '\\', '']
@@ -327,7 +327,7 @@ def check_entry_point(container: Container, entry_point: str) -> None:
                              "Its output: %s", entry_point, (result.output + (result.stderr or '')).strip() or 'none')
 
 
-def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod: bool) -> Dict[str, str]:
+def entry_point_environment(container: InstallContainer, entry_point: str, tcl_in_lmod: bool) -> Dict[str, str]:
     """
     Return the variables that the entry point sets in every job and rank; see `check_entry_point`.
 
@@ -346,7 +346,7 @@ def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod:
 # --- programs of the host
 
 
-def check_account(container: Container, binds: Sequence[str], account: str, file: str) -> None:
+def check_account(container: InstallContainer, binds: Sequence[str], account: str, file: str) -> None:
     """
     Refuse an image that doesn't know the account in SlurmUser, without which Slurm's programs stop (K-03).
 

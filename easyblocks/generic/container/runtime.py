@@ -103,7 +103,7 @@ class Runtime:
             raise
 
 
-class Container:
+class InstallContainer:
     """A container at install time."""
 
     def __init__(self, runtime: Runtime, image: str, work_dir: str, variables: Optional[Dict[str, str]] = None,

@@ -61,7 +61,7 @@ from easybuild.tools.utilities import nub
 from .host.libraries import FOLDER
 from .host.programs import INSTALLED_WRAPPERS, WRAPPERS
 from .masks import MASKS
-from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
+from .moduleparts import ModuleBinds, ModuleCaches, ModuleCommands, ModuleEnvironment, Gpu, ImageFile, ModuleParts
 from .parameters import REPLACE
 from .permissions import write_readable, write_whole
 from .runtime import escape_value
@@ -118,7 +118,7 @@ def container_lines(parts: ModuleParts, record: Record, module: str) -> Iterator
             yield line
 
 
-def start_lines(environment: Environment, image_constraints: Collection[str]) -> Iterator[Line]:
+def start_lines(environment: ModuleEnvironment, image_constraints: Collection[str]) -> Iterator[Line]:
     """Yield what containers start with; `image_constraints` are variables of the image that aren't used."""
     for name, value in sorted(environment.start.items()):
         yield 'start', '%s=%s' % (name, value)
@@ -137,7 +137,7 @@ def start_lines(environment: Environment, image_constraints: Collection[str]) ->
             yield 'start_unset', name
 
 
-def cache_lines(caches: Caches, scheduler: Optional[str]) -> Iterator[Line]:
+def cache_lines(caches: ModuleCaches, scheduler: Optional[str]) -> Iterator[Line]:
     """Yield where libraries keep their caches."""
     if not caches.places:
         return
@@ -194,7 +194,7 @@ def image_remedy(kind: str, owner: Optional[str]) -> str:
         "easyconfig, and reinstall the module with `eb --rebuild`."
 
 
-def bind_lines(binds: Binds, binds_of_host: List[str], has_host_programs: bool) -> Iterator[Line]:
+def bind_lines(binds: ModuleBinds, binds_of_host: List[str], has_host_programs: bool) -> Iterator[Line]:
     """Yield the binds; `binds_of_host` are those of libraries and programs of the host."""
     yield 'bind', './runscripts:/runscripts'
     yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
@@ -220,7 +220,7 @@ def overlay_lines(has_layer: bool, has_masks: bool) -> Iterator[Line]:
         yield 'overlay', '/%s:ro' % MASKS
 
 
-def command_lines(commands: Commands, search_path: Sequence[str]) -> Iterator[Line]:
+def command_lines(commands: ModuleCommands, search_path: Sequence[str]) -> Iterator[Line]:
     """Yield what commands of the module do, and where the container finds programs."""
     yield 'set', 'EBSIF_UNSET %s' % ' '.join(kept_out(OF_COMMANDS))
     yield 'search_path', ':'.join(search_path)
@@ -244,7 +244,7 @@ def venv_lines(venv: str, own: Mapping[str, str], activated: Mapping[str, str]) 
         yield 'where', 'user_software ' + in_container(name, value)
 
 
-def environment_lines(environment: Environment, entry_point: Optional[str],
+def environment_lines(environment: ModuleEnvironment, entry_point: Optional[str],
                       entry_point_environment: Mapping[str, str]) -> Iterator[Line]:
     """Yield the variables of the container, of its entry point, and for the network."""
     for name, value in sorted(environment.own.items()):

@@ -15,7 +15,7 @@ from .missing import package_with, packages_with
 from .framework import RunShellCmdResult
 from .requirements import package_name
 from .imageprograms import IMPORTS, read_program, sh_command
-from .stages import Stage
+from .stages import PipStage
 from .values import normal_name
 
 
@@ -75,7 +75,7 @@ class SmokeTest:
         slow = self.imports.get('slow')
         return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
 
-    def failed_imports(self, stages: List[Stage]) -> List[str]:
+    def failed_imports(self, stages: List[PipStage]) -> List[str]:
         """Return what is wrong with packages of stages, and what to do."""
         found = []
         for one in [one for one in self.problems if self.gpu not in one['gpu']]:
@@ -91,7 +91,7 @@ def try_out(run: Callable[..., RunShellCmdResult], programs: List[str], python: 
     """
     Start programs on PATH, and import packages, in a container for a kind of GPU.
 
-    ``run`` runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
+    ``run`` runs a command in the container as the module will: ``run`` of the container, or ``run_active`` of Pip.
     ``python`` imports what is requested.
     """
     test = SmokeTest(gpu)

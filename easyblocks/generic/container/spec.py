@@ -17,7 +17,7 @@ from easybuild.tools.filetools import convert_name, read_file
 from .sitevalues import CACHES, CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
 from .host.programs import INSTALLED_WRAPPERS, WRAPPER, wrapper_names
 from .image.source import ImageSource, source_name
-from .moduleparts import Binds, Caches, Commands, Environment, Gpu, ImageFile, ModuleParts
+from .moduleparts import ModuleBinds, ModuleCaches, ModuleCommands, ModuleEnvironment, Gpu, ImageFile, ModuleParts
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
 from .parameters import default_name
 from .schedulers import SCHEDULERS
@@ -182,7 +182,7 @@ class ContainerSpec:
             # existing job scripts run `$WITH_CONDA`, so it must be a command, but there is nothing left to do
             start.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
         settings = dict(self.container_env, **self.network_env)
-        self.environment = Environment(
+        self.environment = ModuleEnvironment(
             start={name: value for name, value in start.items() if name not in self.container_env},
             start_files=self.START_FILES, own=with_value(self.container_env), network=with_value(self.network_env),
             unset=sorted(name for name, value in settings.items() if value is None),
@@ -219,17 +219,18 @@ class ContainerSpec:
             name: cache.place for name, cache in known.items() if cache.gpu in (None, self.gpu)}
         places.update(self.cache_variables)
         has_manual_conda = self.init == INIT_CONDA_MANUAL
+        activates = has_manual_conda or self.environment.own.get('WITH_CONDA', 'true') != 'true'
         return ModuleParts(
             # the software name as EasyBuild spells it in variables, always a valid identifier
             suffix=re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True)),
             aliases=self.aliases,
             image=ImageFile(self.image_name, self.image, self.image_dirs, root, variable, self.lustre_striping),
-            binds=Binds(self.binds, self.bind_file, self.bind_file_default),
+            binds=ModuleBinds(self.binds, self.bind_file, self.bind_file_default),
             environment=self.environment,
-            caches=Caches({name: place for name, place in places.items() if place is not None},
-                          self.node_caches, self.project_caches),
-            commands=Commands(self.commands, self.own_modules, self.entry_point, loads=self.wrappers_load,
-                              activates=has_manual_conda or self.environment.own.get('WITH_CONDA', 'true') != 'true'),
+            caches=ModuleCaches({name: place for name, place in places.items() if place is not None},
+                                self.node_caches, self.project_caches),
+            commands=ModuleCommands(self.commands, self.own_modules, self.entry_point, loads=self.wrappers_load,
+                                    activates=activates),
             has_host_programs=bool(self.host_programs),
             gpu=Gpu(self.gpu, self.gpu_option, self.gpu_mpi_library, self.gpu_visibility) if self.gpu else None,
             scheduler=self.scheduler, one_container=self.one_container, venv=self.venv, masked_paths=self.masked_paths,

@@ -45,7 +45,7 @@ class StageError(ValueError):
     """What is wrong with stages: the rest of a sentence that begins "Easyconfig parameter 'requirements'"."""
 
 
-class Stage:
+class PipStage:
     """
     Requirements and how to install them. It can't be changed.
 
@@ -77,7 +77,7 @@ class Stage:
     EMPTY: Dict[str, object] = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
 
     # the value that was parsed last, as text, and its stages
-    latest: Tuple[str, List['Stage']] = ('', [])
+    latest: Tuple[str, List['PipStage']] = ('', [])
 
     name: str
     heavy: bool
@@ -150,7 +150,7 @@ class Stage:
         raise StageError(", %s: %s" % (self.name, text % values))
 
     @classmethod
-    def from_parameter(cls, value: object) -> List['Stage']:
+    def from_parameter(cls, value: object) -> List['PipStage']:
         """Return the stages of the easyconfig parameter 'requirements' in the order of installation, after checks."""
         try:
             return cls.parsed(value)
@@ -167,14 +167,14 @@ class Stage:
         return None
 
     @classmethod
-    def parsed(cls, value: object) -> List['Stage']:
+    def parsed(cls, value: object) -> List['PipStage']:
         """Return the stages of a value, which each step of an installation asks for again; or raise StageError."""
         if cls.latest[0] != repr(value):
             cls.latest = repr(value), cls.parse(value)
         return list(cls.latest[1])
 
     @classmethod
-    def parse(cls, value: object) -> List['Stage']:
+    def parse(cls, value: object) -> List['PipStage']:
         """Parse and check a value."""
         if not (value is None or is_of_kind(value, LINES) or are_stages(value)):
             raise StageError(" should be a string or a list of strings (one stage), or a list of dictionaries "
@@ -227,7 +227,7 @@ class Stage:
         return local_paths('\n'.join([self.requirements] + places), os.environ)
 
 
-def find_mistakes(stages: List[Stage], image_packages: Collection[str], pip_version: str) -> Iterator[str]:
+def find_mistakes(stages: List[PipStage], image_packages: Collection[str], pip_version: str) -> Iterator[str]:
     """
     Yield likely mistakes in stages, before anything is installed; each names the stage and says what to do.
 

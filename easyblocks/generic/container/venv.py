@@ -24,12 +24,12 @@ from .diagnosis import Diagnosis
 from .framework import RunShellCmdResult
 from .packages import BUILD_TOOLS, Packages
 from .probe import CommandResult
-from .runtime import SHOWN_LINES, Container, Option, escape_bind, escape_value, inject_variables, run_program
+from .runtime import SHOWN_LINES, InstallContainer, Option, escape_bind, escape_value, inject_variables, run_program
 from .imageprograms import FILES, ebsif_version, lines_after, read_program, sh_command
 from .scripts import NEEDED_ON_HOST, PACKED
 from .image.installed import InstalledImage
 from .requirements import Properties, package_name, requirement_text
-from .stages import Stage
+from .stages import PipStage
 from .sitevalues import RUNTIME_PREFIXES
 from .values import DIRECTORY, MOUNT_SQUASHFS, SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
 from .usersoftware import FILE_TIME, UserSoftware
@@ -43,7 +43,7 @@ BASE_VARIABLE = 'EBSIF_BASE'
 
 Variables = Dict[str, str]
 # Returns the files that pip would install for a stage, as they are recorded.
-Resolve = Callable[[Stage], Dict[str, Dict[str, str]]]
+Resolve = Callable[[PipStage], Dict[str, Dict[str, str]]]
 
 
 class Extra(NamedTuple):
@@ -59,7 +59,8 @@ NOTHING = Extra()
 class Venv:
     """A venv in a container, during an installation."""
 
-    def __init__(self, container: Container, folder: str, path: str, environment: Optional[Variables] = None) -> None:
+    def __init__(self, container: InstallContainer, folder: str, path: str,
+                 environment: Optional[Variables] = None) -> None:
         """
         Store the container, the directory or SquashFS file that is /user-software, and the venv's path there.
 
@@ -229,7 +230,7 @@ class Reuse:
     installed again, in the same versions if they are pinned.
     """
 
-    def __init__(self, installed: InstalledImage, stages: List[Stage], pins: Dict[str, str],
+    def __init__(self, installed: InstalledImage, stages: List[PipStage], pins: Dict[str, str],
                  system: Iterable[str] = ()) -> None:
         """
         Compare with `installed`, the earlier installation.
@@ -304,7 +305,7 @@ def without_blank_lines(properties: Properties) -> Properties:
     return dict(properties, requirements=[line for line in lines if line.strip()])
 
 
-def added_lines(before: Optional[Properties], stage: Stage) -> Optional[List[str]]:
+def added_lines(before: Optional[Properties], stage: PipStage) -> Optional[List[str]]:
     """Return the lines that a stage has in addition to a recorded one, if any; None if anything else is different."""
     if before is None:
         return stage.requirement_list

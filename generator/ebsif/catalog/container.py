@@ -13,7 +13,7 @@ from ebsif.catalog.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
 from ebsif.catalog.records import DEFAULTS, ContainerRecord
 from ebsif.catalog.site import Binds, Site, own_catalog
 from ebsif.catalog.stages import Stage, stages_of
-from ebsif.catalog.yamlfile import Loader
+from ebsif.catalog.yamlfile import YamlLoader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 
@@ -232,7 +232,7 @@ class Container(ContainerRecord):
 @lru_cache(maxsize=4)
 def record_lines(path: Path, stamp: int) -> list[dict[Optional[str], int]]:
     """Return the lines of the fields of each record in a file, and of the record itself (None)."""
-    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    node = yaml.compose(path.read_text(encoding="utf-8"), YamlLoader)
     records = next(value for key, value in node.value if key.value == "containers")
     return [
         {None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}

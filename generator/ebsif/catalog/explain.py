@@ -12,7 +12,7 @@ from ebsif.catalog.records import DEFAULTS
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Binds, Site
 from ebsif.catalog.stages import Stage
-from ebsif.catalog.yamlfile import Loader, Model
+from ebsif.catalog.yamlfile import Model, YamlLoader
 
 # Where a value comes from that no file sets.
 DEFAULT = "default of ebsif"
@@ -79,7 +79,7 @@ def of_site(profile: Site, settings: Settings) -> dict[str, Any]:
 
 def document(path: Path) -> Any:
     """Return the content of a valid file, whose scalars know their lines."""
-    return written(yaml.compose(path.read_text(encoding="utf-8"), Loader), path, "")
+    return written(yaml.compose(path.read_text(encoding="utf-8"), YamlLoader), path, "")
 
 
 def written(node: yaml.Node, path: Path, name: str, line: Optional[int] = None) -> Any:

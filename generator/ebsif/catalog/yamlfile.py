@@ -33,7 +33,7 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Loader(BaseLoader):
+class YamlLoader(BaseLoader):
     """
     A safe loader that reads every scalar as text, except true, false and null.
 
@@ -74,7 +74,7 @@ def load(path: Path) -> Any:
         if re.search(r"(^|[\s\[{,:-])&\S", text) or is_suspiciously_deep(text):
             check_events(text, path)
         # a safe loader, see there
-        return yaml.load(text, Loader)
+        return yaml.load(text, YamlLoader)
     except RecursionError:
         raise DocumentError(Problem(path, 1, "nested too deeply")) from None
     except (yaml.YAMLError, ValueError) as error:  # a value that does not fit its !!tag
@@ -90,7 +90,7 @@ def is_suspiciously_deep(text: str) -> bool:
 def check_events(text: str, path: Path) -> None:
     """Raise DocumentError if a document has anchors, or is nested so deeply that constructing it would crash Python."""
     depth = 0
-    for event in yaml.parse(text, Loader):
+    for event in yaml.parse(text, YamlLoader):
         line = event.start_mark.line + 1
         if getattr(event, "anchor", None):
             raise DocumentError(Problem(path, line, "anchors and aliases (&, *) can't be used here: repeat the value"))
@@ -109,11 +109,11 @@ def validate(model: type[AnyModel], content: object, path: Path) -> AnyModel:
 
 def document_error(error: ValidationError, model: type[Model], path: Path) -> DocumentError:
     """Return the DocumentError for a ValidationError of pydantic; see `validate`."""
-    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    node = yaml.compose(path.read_text(encoding="utf-8"), YamlLoader)
     return DocumentError(*problems_of(error, model, node, path))
 
 
 def line_of(path: Path, key: str) -> int:
     """Return the line of a key at the top of a valid file, 1 if it isn't there."""
-    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    node = yaml.compose(path.read_text(encoding="utf-8"), YamlLoader)
     return next((one.start_mark.line + 1 for one, _ in node.value if one.value == key), 1)

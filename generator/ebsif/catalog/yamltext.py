@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 from ebsif.catalog.fieldtypes import Statements
-from ebsif.catalog.yamlfile import Loader
+from ebsif.catalog.yamlfile import YamlLoader
 
 SHORT = 90  # columns
 TABLE, LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
@@ -14,7 +14,7 @@ TABLE, LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 class Dumper(yaml.SafeDumper):
     """Writes YAML in the catalog's dialect: every scalar is a string, so versions need no quotes."""
 
-    yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+    yaml_implicit_resolvers = YamlLoader.yaml_implicit_resolvers
 
     def ignore_aliases(self, data: Any) -> bool:
         """Don't use aliases for repeated values."""

@@ -46,7 +46,7 @@ def decide(found: HostLibraries, profile: Site, image: Path) -> Decision:
     """Return what an image gets, which is started as in an installation."""
     from easybuild.easyblocks.generic.container.framework import plain_errors
     from easybuild.easyblocks.generic.container.host.image import read_libraries
-    from easybuild.easyblocks.generic.container.runtime import Container, Runtime
+    from easybuild.easyblocks.generic.container.runtime import InstallContainer, Runtime
     from easybuild.tools.build_log import EasyBuildError
     from easybuild.tools.run import RunShellCmdError
 
@@ -55,7 +55,7 @@ def decide(found: HostLibraries, profile: Site, image: Path) -> Decision:
     # EasyBuild keeps output and environment of each program
     with framework.temporary_files() as folder:
         try:
-            container = Container(Runtime(), str(image.resolve()), folder, optional_binds=binds)
+            container = InstallContainer(Runtime(), str(image.resolve()), folder, optional_binds=binds)
             with plain_errors():
                 return found.decide(read_libraries(container, found.needed_names()))
         except EasyBuildError as error:

@@ -142,11 +142,11 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
     """Yield findings on requirements: warnings of the easyblock, wheels for another GPU, unpinned versions."""
     if not container.requirements:
         return
-    from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
+    from easybuild.easyblocks.generic.container.stages import PipStage, find_mistakes
     from easybuild.tools.build_log import EasyBuildError
 
     try:
-        stages = Stage.from_parameter(as_parameter(container.requirements))
+        stages = PipStage.from_parameter(as_parameter(container.requirements))
     except EasyBuildError as error:
         yield finding(ERROR, str(error).strip("'\""))
         return

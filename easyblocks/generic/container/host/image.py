@@ -16,14 +16,14 @@ from .elf import libraries_in
 from .libraries import ImageLibrary
 from .loader import DEFAULT_FOLDERS
 from ..imageprograms import sh_command
-from ..runtime import Container
+from ..runtime import InstallContainer
 from ..written import UnfitError, open_written, read_written
 
 # Of the libraries that others need, none is larger.
 MOST = 256 * 1024 ** 2
 
 
-def read_libraries(container: Container, names: Sequence[str]) -> Dict[str, ImageLibrary]:
+def read_libraries(container: InstallContainer, names: Sequence[str]) -> Dict[str, ImageLibrary]:
     """Return those of some libraries that the image has, by name; starts it twice."""
     folder = os.path.join(container.work_dir, 'image-libraries')
     remove_dir(folder)

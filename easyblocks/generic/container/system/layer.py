@@ -16,7 +16,7 @@ from typing import Dict, Iterable, List, Set, Tuple
 from .. import overlay
 from ..copying import copy_hashed
 from ..framework import RunShellCmdResult
-from ..runtime import Container
+from ..runtime import InstallContainer
 from ..usersoftware import FILE_TIME
 from ..written import ANY_SIZE, open_written
 
@@ -39,7 +39,7 @@ UNCOMPRESSED = ['-noI', '-noD', '-noF', '-noX']
 class Layer:
     """The changes of a copy of directories of an image."""
 
-    def __init__(self, container: Container, root: str, folder: str) -> None:
+    def __init__(self, container: InstallContainer, root: str, folder: str) -> None:
         """Remember the state of the copy, `root`; `container` has the image, `folder` is for temporary files."""
         self.container = container
         self.root = root
@@ -139,9 +139,9 @@ class Layer:
         """Write the overlay, in which files that are gone are hidden."""
         return overlay.write(self.staged, target, map(overlay.hidden, self.gone), options, fail_on_error)
 
-    def over_image(self, layer: str) -> Container:
+    def over_image(self, layer: str) -> InstallContainer:
         """Return a container with a layer."""
-        container = Container(self.container.runtime, self.container.image, self.folder)
+        container = InstallContainer(self.container.runtime, self.container.image, self.folder)
         container.overlays = [layer]
         return container
 

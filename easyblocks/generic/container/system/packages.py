@@ -32,7 +32,7 @@ from ..image.installed import InstalledImage
 from ..imageprograms import FILES, sh_command
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
-from ..runtime import SHOWN_LINES, Container, escape_bind
+from ..runtime import SHOWN_LINES, InstallContainer, escape_bind
 from ..space import no_space
 from ..values import SYSTEM_PACKAGE, format_size, system_names
 from ..written import ANY_SIZE, open_written
@@ -65,7 +65,7 @@ class Changes(NamedTuple):
     upgraded: Dict[str, List[str]]
 
 
-class SystemPackages:
+class SystemRequest:
     """The easyconfig parameter 'system_packages': names, and packages of the image that may be upgraded."""
 
     def __init__(self, value: object) -> None:
@@ -115,7 +115,7 @@ class SystemPackages:
                 return record
         return None
 
-    def add(self, container: Container, target: str, only_check: bool = False) -> LayerRecord:
+    def add(self, container: InstallContainer, target: str, only_check: bool = False) -> LayerRecord:
         """Make the layer for the image of a container; return its record, without the SHA256 of the image."""
         check_mksquashfs('system_packages')
         folder = os.path.realpath(tempfile.mkdtemp(prefix='system-'))
@@ -168,14 +168,14 @@ def cause(output: str) -> List[str]:
 class PackageInstallation:
     """Packages that are being installed over copies of the image's directories, in a temporary directory."""
 
-    def __init__(self, wanted: SystemPackages, container: Container, folder: str, target: str) -> None:
+    def __init__(self, wanted: SystemRequest, container: InstallContainer, folder: str, target: str) -> None:
         """Prepare a container of its own: binds of the module may hide files of the image's system."""
         self.wanted = wanted
         self.folder = folder
         self.target = target
         self.root = os.path.join(folder, 'root')
         self.packages = os.path.join(folder, 'cache', 'archives')
-        self.container = Container(container.runtime, container.image, folder)
+        self.container = InstallContainer(container.runtime, container.image, folder)
         self.apt = APT + ['-o', 'Dir::State::Lists=%s/lists' % folder, '-o', 'Dir::Cache=%s/cache' % folder]
         self.system = ''
         self.directories: List[str] = []

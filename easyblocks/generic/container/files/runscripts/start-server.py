@@ -272,7 +272,7 @@ async def copy(reader, writer):
 
 # --- the server and the program
 
-class Server(Service):
+class RunningServer(Service):
     """The server, the relay, and the program."""
 
     def __init__(self, options, key, folder):
@@ -463,7 +463,7 @@ def main():
         return 1
     # with mode 700; the path of a socket may have 107 characters
     folder = tempfile.mkdtemp(prefix='ebsif-server-', dir='/tmp')
-    status = keep(lambda: Server(options, key, folder))
+    status = keep(lambda: RunningServer(options, key, folder))
     # if that process was killed
     shutil.rmtree(folder, ignore_errors=True)
     return status
