@@ -13,6 +13,9 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.missing import TOOLS
+from easybuild.easyblocks.generic.container.packages import GPU_PACKAGES
+from easybuild.easyblocks.generic.container.sitevalues import CACHES, GPU_KINDS
 from ebsif.catalog import reading
 from ebsif.catalog import site as sites
 from ebsif.images import inspection
@@ -552,6 +555,14 @@ def test_imports_that_need_a_gpu(subject, torch, problem, level):
     assert [found[0] for found in problems(running.imports, one)] == [level]
     one.machine.gpu = "cuda" if "cu" in torch else "rocm"
     assert [found[0] for found in problems(running.imports, one)] == [ERROR]
+
+
+def test_tables_know_the_kinds_of_gpu():
+    """C-01: GPU_KINDS is the home of all that differs; what other tables add, they add for each kind and no other."""
+    assert imports.NO_GPU.keys() == GPU_PACKAGES.keys() == GPU_KINDS.keys()
+    assert {tool.gpu for _, tool in TOOLS if tool.gpu} | {one.gpu for one in CACHES.values() if one.gpu} == set(
+        GPU_KINDS
+    )
 
 
 @pytest.mark.parametrize(("image", "expected"), [(["numpy==2.0"], [ERROR]), ([], [])])

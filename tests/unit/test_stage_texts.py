@@ -655,12 +655,12 @@ def test_packages_for_other_gpu_software_are_reported(torch, name, version, wron
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("jax-cuda12-plugin", "cu"),
-        ("nvidia-nccl-cu12", "cu"),
-        ("nvidia-cublas", "cu"),
-        ("nvidia-cuda-runtime", "cu"),
-        ("cudf-cu12", "cu"),
-        ("cuda-bindings", "cu"),
+        ("jax-cuda12-plugin", "cuda"),
+        ("nvidia-nccl-cu12", "cuda"),
+        ("nvidia-cublas", "cuda"),
+        ("nvidia-cuda-runtime", "cuda"),
+        ("cudf-cu12", "cuda"),
+        ("cuda-bindings", "cuda"),
         ("jax-rocm7-plugin", "rocm"),
         ("cupy-rocm-5-0", "rocm"),
         ("pytorch-triton-rocm", "rocm"),

@@ -13,6 +13,7 @@ import re
 from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import missing, remedies
+from .sitevalues import GPU_KINDS
 from .values import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
@@ -255,8 +256,9 @@ class Diagnosis:
         """Return an explanation if a build lacks a compiler; else empty."""
         for tool in missing.missing_tools(self.output):
             if tool.gpu and self.gpu not in (None, tool.gpu):
+                title = GPU_KINDS[tool.gpu].title
                 return ("a build needs %s. The package is for %s, and this image isn't: leave it out, or take an image "
-                        "for %s" % (tool.what, missing.GPUS[tool.gpu], missing.GPUS[tool.gpu]))
+                        "for %s" % (tool.what, title, title))
             return "a build needs %s. Use a wheel of the package, or an image that has the compiler%s" % (
                 tool.what, "; or, if the image has apt, add it:%s" % remedies.line('--apt', *tool.packages)
                 if tool.packages else '')

@@ -16,9 +16,6 @@ COMPILER = r"(?:\S*/)?(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|gfortran
 # The package of Debian and Ubuntu with compilers for C and C++, and what they need.
 COMPILERS = 'g++'
 
-# How kinds of GPU software are called.
-GPUS = {'cuda': 'CUDA', 'rocm': 'ROCm'}
-
 # What a build needs, the packages of Debian and Ubuntu that have it, the kind of GPU it is for.
 Tool = NamedTuple('Tool', [('what', str), ('packages', List[str]), ('gpu', str)])
 

@@ -13,6 +13,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 
 from easybuild.tools.build_log import EasyBuildError
 
+from .sitevalues import GPU_KINDS
 from .values import USER_SOFTWARE, normal_name
 from .written import UnfitError, escape, is_for_pip, is_package
 
@@ -24,14 +25,20 @@ BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 
                'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
                'setuptools-scm', 'wheel')
 
-# Packages of CUDA: NVIDIA's wheels, most of which have the version in their names until CUDA 12 (nvidia-cublas-cu12,
-# nvidia-cublas), JAX's (jax-cuda12-plugin), and others with CUDA in their names (cupy-cuda12x, cudf-cu12).
-CUDA_PACKAGE = re.compile(r"""(
-    .+-cu\d\d\d? | .+-cuda\d\d\d?x? | jax-cuda\d+-(plugin|pjrt) | cuda-(bindings|core|pathfinder|python|toolkit) |
-    nvidia-(cublas|cuda-.+|cudnn|cufft|cufile|curand|cusolver|cusparse|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp)
-    )\Z""", re.VERBOSE)
-# Packages of ROCm: AMD's (rocm-sdk-core, amdsmi), and other packages with ROCm in their names (jax-rocm7-plugin).
-ROCM_PACKAGE = re.compile(r'(.+-rocm[\d-]*|jax-rocm\d+-(plugin|pjrt)|rocm-sdk-.+|amdsmi)\Z')
+# Packages for a kind of GPU, by their names.
+GPU_PACKAGES = {
+    # NVIDIA's wheels, most of which have the version in their names until CUDA 12 (nvidia-cublas-cu12, nvidia-cublas),
+    # JAX's (jax-cuda12-plugin), and others with CUDA in their names (cupy-cuda12x, cudf-cu12)
+    'cuda': re.compile(r"""(
+        .+-cu\d\d\d? | .+-cuda\d\d\d?x? | jax-cuda\d+-(plugin|pjrt) |
+        cuda-(bindings|core|pathfinder|python|toolkit) |
+        nvidia-(cublas|cuda-.+|cudnn|cufft|cufile|curand|cusolver|cusparse|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp)
+        )\Z""", re.VERBOSE),
+    # AMD's (rocm-sdk-core, amdsmi), and other packages with ROCm in their names (jax-rocm7-plugin)
+    'rocm': re.compile(r'(.+-rocm[\d-]*|jax-rocm\d+-(plugin|pjrt)|rocm-sdk-.+|amdsmi)\Z'),
+}
+# Local labels of versions that are built for a kind of GPU.
+GPU_LABEL = re.compile(r'\+(%s)(?:(\d+)\.(\d+)|(\d+))' % '|'.join(kind.label for kind in GPU_KINDS.values()))
 # XGBoost's wheels need NCCL on every machine, and do without it: https://xgboost.readthedocs.io/en/stable/install.html
 NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')
 XGBOOST = 'xgboost'
@@ -260,37 +267,38 @@ def constraint_lines(packages: Iterable[Tuple[str, Optional[str]]]) -> List[str]
 
 def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:
     """
-    Return kind ('rocm', 'cu' or 'cpu') and version (major.minor) of the GPU software in the local label of a version.
+    Return kind of GPU ('cpu' for none) and version (major.minor) of its software in the local label of a version.
 
     A missing part is None.
     """
-    label = re.search(r'\+(rocm|cu)(?:(\d+)\.(\d+)|(\d+))', version)
-    if not label:
+    found = GPU_LABEL.search(version)
+    if not found:
         return ('cpu', None) if version.endswith('+cpu') else (None, None)
-    kind, major, minor, digits = label.groups()
+    label, major, minor, digits = found.groups()
     if digits:
         # rocm624 is 6.2.4 and cu126 is 12.6; cu12 leaves the minor version open
-        length = 2 if kind == 'cu' and digits.startswith('1') else 1
+        length = 2 if digits.startswith('1') else 1
         major, minor = digits[:length], digits[length:length + 1]
+    (kind,) = [kind for kind, one in GPU_KINDS.items() if one.label == label]
     return kind, '%s.%s' % (major, minor) if minor else None
 
 
 def gpu_of(packages: Packages, gpu: Optional[str] = None) -> Optional[str]:
     """Return the kind of GPU that torch in packages is for, empty if for none; the given one if that isn't known."""
-    label, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
-    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label or '', gpu)
+    kind, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
+    return gpu if kind is None else '' if kind == 'cpu' else kind
 
 
 def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[str]:
     """
-    Return the GPU software ('rocm', 'cu' or 'cpu') that a package is built for, None if it isn't known.
+    Return the kind of GPU that a package is built for ('cpu' for none), None if it isn't known.
 
     `names` are the packages that Python sees; all names are normalized.
     """
     kind, _ = gpu_label(version)
-    if not kind and CUDA_PACKAGE.match(name) and not (XGBOOST in names and NCCL_PACKAGE.match(name)):
-        kind = 'cu'
-    return kind or ('rocm' if ROCM_PACKAGE.match(name) else None)
+    if kind or (XGBOOST in names and NCCL_PACKAGE.match(name)):
+        return kind
+    return next((kind for kind, pattern in GPU_PACKAGES.items() if pattern.match(name)), None)
 
 
 def pip_version(packages: Packages) -> str:

@@ -40,16 +40,26 @@ GPU_VISIBILITY = (GPU_OWN, GPU_ALL)
 
 
 class GpuKind(NamedTuple):
-    """What differs between kinds of GPU."""
+    """What differs between kinds of GPU, whose software has the kind's name."""
 
+    # how people write the name
+    title: str
+    # what begins the local labels of versions that are built for it: 2.7.1+cu126
+    label: str
     # option of the runtime
     option: str
     # device that a node with such GPUs has
     device: str
+    # file with the version of the driver, and a pattern for that
+    driver: Tuple[str, str]
     # library through which Cray MPICH accesses GPU memory
     mpi_library: str
     # program that shows the state of the GPUs
     tool: str
+    # library with which GPUs communicate
+    collectives: str
+    # compiler, and where it is if it isn't on PATH
+    compiler: Tuple[str, str]
     # default: frameworks for CUDA pick their device themselves, and copy to devices of other ranks
     visibility: str
     # variable that selects GPUs
@@ -59,9 +69,16 @@ class GpuKind(NamedTuple):
 
 
 GPU_KINDS = {
-    'rocm': GpuKind('--rocm', '/dev/kfd', 'libmpi_gtl_hsa.so', 'rocm-smi', GPU_OWN, 'ROCR_VISIBLE_DEVICES',
-                    'HIP_VISIBLE_DEVICES'),
-    'cuda': GpuKind('--nv', '/dev/nvidiactl', 'libmpi_gtl_cuda.so', 'nvidia-smi', GPU_ALL, 'CUDA_VISIBLE_DEVICES', ''),
+    'rocm': GpuKind(
+        title='ROCm', label='rocm', option='--rocm', device='/dev/kfd',
+        driver=('/sys/module/amdgpu/version', r'([\d.]+)'), mpi_library='libmpi_gtl_hsa.so', tool='rocm-smi',
+        collectives='RCCL', compiler=('hipcc', '/opt/rocm/bin/hipcc'), visibility=GPU_OWN,
+        variable='ROCR_VISIBLE_DEVICES', among='HIP_VISIBLE_DEVICES'),
+    'cuda': GpuKind(
+        title='CUDA', label='cu', option='--nv', device='/dev/nvidiactl',
+        driver=('/proc/driver/nvidia/version', r'Kernel Module\D*([\d.]+)'), mpi_library='libmpi_gtl_cuda.so',
+        tool='nvidia-smi', collectives='NCCL', compiler=('nvcc', '/usr/local/cuda/bin/nvcc'), visibility=GPU_ALL,
+        variable='CUDA_VISIBLE_DEVICES', among=''),
 }
 
 # --- caches of libraries

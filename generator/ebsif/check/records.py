@@ -9,7 +9,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.sif import signers
 from easybuild.easyblocks.generic.container.image.source import CONVERTED, ImageSource
-from easybuild.easyblocks.generic.container.sitevalues import runtime_name
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, runtime_name
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
@@ -22,9 +22,6 @@ from ebsif.report.findings import ERROR, WARNING, Finding
 # Creates a finding from level and text, and computes the SHA256 of a file.
 Creator = Callable[[str, str], Finding]
 Digest = Callable[[Path], str]
-
-# Kinds of GPUs by the labels of packages that are built for them: +rocm6.2, +cu124.
-GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
 
 # The comment by which users and `ebsif add` mark a value for review.
 REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
@@ -162,10 +159,9 @@ def check_line(container: Container, stage: str, line: str, finding: Creator) ->
     """Yield findings on one line of requirements."""
     from easybuild.easyblocks.generic.container.packages import gpu_label
 
-    label, version = gpu_label(line)
+    built, version = gpu_label(line)
     kind = container.gpu_kind
-    if label in GPU_LABELS:
-        built = GPU_LABELS[label]
+    if built in GPU_KINDS:
         there = container.components.get(built)
         if built != kind:
             yield finding(ERROR, f"stage '{stage}': {line} is built for {built}, but the site has {kind}")

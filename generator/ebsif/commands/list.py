@@ -10,6 +10,7 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import modulestool
@@ -126,13 +127,12 @@ def run(options: Namespace) -> int:
 
 def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Container]) -> str:
     """Return what to say if no container has what was asked for: similar words, or how to add a Python package."""
-    kinds = {"cuda": "CUDA", "rocm": "ROCm"}
     sites = {one.site.title: one.site.gpu for one in containers}
-    asked = [one.name.lower() for one in wanted if one.name.lower() in kinds]
+    asked = [one.name.lower() for one in wanted if one.name.lower() in GPU_KINDS]
     # as the web pages say it
     if asked and sites and not {"none", asked[0]} & set(sites.values()):
-        here = " and ".join(kinds[kind] for kind in dict.fromkeys(sites.values()))
-        return f"the GPUs of {', '.join(sites)} don't use {kinds[asked[0]]}: the containers have {here}"
+        here = " and ".join(GPU_KINDS[kind].title for kind in dict.fromkeys(sites.values()))
+        return f"the GPUs of {', '.join(sites)} don't use {GPU_KINDS[asked[0]].title}: the containers have {here}"
     known = {word for one in containers for word in (*selection.components_of(one), *map(normal_name, one.keywords))}
     similar = [did_you_mean(normal_name(one.name), known) for one in wanted if normal_name(one.name) not in known]
     advice = "; the catalog lists the main components only (`ebsif extend CONTAINER --add NAME` adds a Python package)"

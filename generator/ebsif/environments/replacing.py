@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container import remedies as again
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FITS, BREAKS = "fits", "breaks"
-# What builds programs for GPUs, by the label of torch, and where it is if it isn't on PATH.
-COMPILERS = {"cu": ("nvcc", "/usr/local/cuda/bin/nvcc"), "rocm": ("hipcc", "/opt/rocm/bin/hipcc")}
 # The newest releases of which it is known that they need exactly one release of torch.
 NEWEST_KNOWN = {"torchvision": (0, 28), "torchaudio": (2, 9)}
 
@@ -193,7 +192,7 @@ def for_gpus(
     stages: Sequence[Stage], versions: Mapping[str, str], own: Collection[str], image: KnownImage
 ) -> list[str]:
     """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
-    if gpu_label(versions.get("torch", ""))[0] in COMPILERS:
+    if gpu_label(versions.get("torch", ""))[0] in GPU_KINDS:
         return []
     return needing_gpus(stages, versions, own, image)
 
@@ -224,19 +223,19 @@ def without_compiler(
     torch isn't known, or commands and modules of a stage may bring a compiler.
     """
     torch = known.packages.get("torch", "")
-    compilers = COMPILERS.get(gpu_label(torch)[0] or "")
+    kind = GPU_KINDS.get(gpu_label(torch)[0] or "")
     names = needing_gpus(stages, known.packages, own, known)
-    if not names or not compilers or any(stage.pre or stage.modules or stage.env for stage in stages):
+    if not names or not kind or any(stage.pre or stage.modules or stage.env for stage in stages):
         return ""
     try:
-        is_there = inspection.programs_of(image or bases.image_of(container), compilers)
+        is_there = inspection.programs_of(image or bases.image_of(container), kind.compiler)
     except (ExtendingError, inspection.InspectionError):
         return ""
     if is_there:
         return ""
     return (
-        f"the image has no {compilers[0]} to build {', '.join(names)}: only wheels that were built for torch {torch} "
-        f"can be installed (to find containers that have it: {containers_with(names)})"
+        f"the image has no {kind.compiler[0]} to build {', '.join(names)}: only wheels that were built for torch "
+        f"{torch} can be installed (to find containers that have it: {containers_with(names)})"
     )
 
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_NONE, NODE, STRIPING
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, GPU_KINDS, INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.values import normal_name, without_templates
 
 from ebsif.catalog import merge
@@ -44,7 +44,12 @@ DEFAULT_VALUES = {
 WHERE = "The image is on {}."
 
 # How packages are written in texts, by their normalized name.
-USUAL_NAMES = {"cuda": "CUDA", "deepspeed": "DeepSpeed", "rocm": "ROCm", "tensorflow": "TensorFlow", "vllm": "vLLM"}
+USUAL_NAMES = {
+    **{kind: one.title for kind, one in GPU_KINDS.items()},
+    "deepspeed": "DeepSpeed",
+    "tensorflow": "TensorFlow",
+    "vllm": "vLLM",
+}
 
 # An entry of a table with more columns has a line of its own.
 SHORT = 80

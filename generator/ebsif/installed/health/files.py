@@ -3,10 +3,12 @@
 import glob
 import os
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.packages import built_for
 from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 from ebsif.files import is_there
 from ebsif.installed import softwarestate
@@ -26,7 +28,6 @@ LIBRARY_FOLDERS = (
     "/opt/*/*/*/lib64",
     "/opt/*/*/lib64",
 )
-GPU_SOFTWARE = {"rocm": "ROCm", "cuda": "CUDA", "cu": "CUDA"}
 
 
 def state(one: Subject) -> Iterator[Finding]:
@@ -74,18 +75,19 @@ def elsewhere(source: str) -> str:
 
 def wheels(one: Subject) -> Iterator[Finding]:
     """Are there packages for another kind of GPU than that of torch, of the image or of the site? (S002-19)"""
-    other = {"rocm": "cu", "cuda": "rocm"}.get(one.gpu or "")
-    if not one.gpu or not other:
+    if not one.gpu:
         return
-    kind, names = GPU_SOFTWARE[one.gpu], {*one.image_packages, *one.user_packages}
-    for packages, place in ((one.user_packages, "user software"), (one.image_packages, "the image")):
+    kind, names = GPU_KINDS[one.gpu].title, {*one.image_packages, *one.user_packages}
+    places = ((one.user_packages, "user software"), (one.image_packages, "the image"))
+    for (packages, place), other in product(places, GPU_KINDS.keys() - {one.gpu}):
         wrong = sorted(name for name, version in packages.items() if built_for(name, version, names) == other)
         if wrong:
             few = ", ".join(f"{name} {packages[name]}" for name in wrong[:3])
             several = f"{few} and {len(wrong) - 3} more" if len(wrong) > 3 else few
             remedy = without(one, wrong, kind) if place == "user software" else f"use an image that is built for {kind}"
             yield one.warning(
-                f"the container is for {kind}, but {place} has packages for {GPU_SOFTWARE[other]} ({several}): {remedy}"
+                f"the container is for {kind}, but {place} has packages for {GPU_KINDS[other].title} ({several}): "
+                f"{remedy}"
             )
 
 

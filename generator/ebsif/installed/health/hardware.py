@@ -6,6 +6,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site, is_between
@@ -29,7 +30,6 @@ MPICH_FILE = re.compile(r"libmpi\.so\.12(\..*)?")
 OPENMPI_FILE = re.compile(r"libmpi\.so\.(1|20|40)(\..*)?")
 
 PROVIDER = "libcxi"  # the library of libfabric's provider for Slingshot
-PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}  # what needs a plugin for the network
 
 
 def driver(one: Subject) -> Iterator[Finding]:
@@ -43,8 +43,8 @@ def driver(one: Subject) -> Iterator[Finding]:
                 "install a module with one of these (`ebsif list`), move extensions to it with `ebsif "
                 f"upgrade`, and remove this module with `ebsif remove {one.module}`"
             )
-    elif kind == "cuda" and version and one.machine.cuda_driver:
-        driver_version = one.machine.cuda_driver
+    elif kind == "cuda" and version and one.machine.driver(kind):
+        driver_version = one.machine.driver(kind)
         needed = OLDEST_CUDA_DRIVER.get(major(version))
         if needed and major(driver_version) < needed:
             yield one.error(
@@ -56,10 +56,10 @@ def driver(one: Subject) -> Iterator[Finding]:
 def gpu_version(one: Subject) -> str:
     """Return the version of ROCm or CUDA in the container; '' if it's unknown."""
     torch = one.python.get("torch") or {}
-    kind = one.gpu
+    kind = one.gpu or ""
     # the third number is that of a build
-    known = ".".join(re.findall(r"\d+", (torch.get("hip") if kind == "rocm" else torch.get("cuda")) or "")[:2])
-    found = one.image_facts.get(kind or "") or known or gpu_label(one.torch)[1] or ""
+    known = ".".join(re.findall(r"\d+", torch.get(kind) or "")[:2])
+    found = one.image_facts.get(kind) or known or gpu_label(one.torch)[1] or ""
     return ".".join(re.findall(r"\d+", found)[:3])
 
 
@@ -68,7 +68,7 @@ def rocm_range(one: Subject) -> tuple[str, str, str]:
     if one.site and one.site.driver_rocm:
         oldest, newest = one.site.driver_rocm
         return oldest, newest, f"the driver of {one.site.name} (driver_rocm in its profile)"
-    version = one.machine.rocm_driver
+    version = one.machine.driver("rocm")
     for beginning, known in ROCM_OF_DRIVER.items():
         if f"{version}.".startswith(f"{beginning}."):
             return (*known, f"driver {version} of this node")
@@ -121,8 +121,10 @@ def unloadable(library: str, said: str) -> tuple[str, str]:
 
 def plugin(one: Subject) -> Iterator[Finding]:
     """Do RCCL or NCCL have a plugin for Slingshot that fits libfabric? (S002-19, S004-05, S004-14)"""
-    library, plugins = PLUGIN.get(one.gpu or ""), one.image_facts.get("network-plugin", [])
-    if not library or not one.has_fabric or not has_library(one, library):
+    if not one.gpu or not one.has_fabric:
+        return
+    library, plugins = GPU_KINDS[one.gpu].collectives, one.image_facts.get("network-plugin", [])
+    if not has_library(one, library):
         return
     if not plugins and not one.environment.get("NCCL_NET_PLUGIN"):
         own = stock_nccl(one) if one.gpu == "cuda" else ""
@@ -143,7 +145,7 @@ def plugin(one: Subject) -> Iterator[Finding]:
 def has_library(one: Subject, library: str) -> bool:
     """Return whether the container has RCCL or NCCL: that of torch, a package, one in the image, or a loaded one."""
     torch = one.python.get("torch") or {}
-    if gpu_label(one.torch)[0] in ("rocm", "cu") or torch.get("nccl") or (one.gpu == "cuda" and stock_nccl(one)):
+    if gpu_label(one.torch)[0] in GPU_KINDS or torch.get("nccl") or (one.gpu == "cuda" and stock_nccl(one)):
         return True
     paths = [*one.image_facts.get("network-library", []), *one.python.get("communication", [])]
     return any(f"/lib{library.lower()}" in path for path in paths)
@@ -252,10 +254,12 @@ def image_mpi(inspection: Inspection) -> Finding:
 
 def image_plugin(inspection: Inspection, site: Site) -> Iterator[Finding]:
     """Yield a Finding on the plugin through which GPUs on several nodes communicate, if the site has GPUs."""
-    library = PLUGIN.get(site.gpu)
-    if library and inspection.plugins:
+    if site.gpu not in GPU_KINDS:
+        return
+    library = GPU_KINDS[site.gpu].collectives
+    if inspection.plugins:
         yield Finding(OK, f"{library} plugin", inspection.plugins[0])
-    elif library:
+    else:
         yield Finding(
             NOTE,
             f"{library} plugin",

@@ -49,15 +49,9 @@ class Machine:
         """Whether this node is on a Slingshot network."""
         return self.has(FABRIC)
 
-    @cached_property
-    def cuda_driver(self) -> str:
-        """The version of NVIDIA's driver, '' if there is none."""
-        return self.number_in("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)")
-
-    @cached_property
-    def rocm_driver(self) -> str:
-        """The version of AMD's driver, '' if there is none, or if it is that of the kernel."""
-        return self.number_in("/sys/module/amdgpu/version", r"([\d.]+)")
+    def driver(self, kind: str) -> str:
+        """Return the version of the driver for a kind of GPU; '' if there is none, or if it is that of the kernel."""
+        return self.number_in(*GPU_KINDS[kind].driver)
 
     def number_in(self, path: str, pattern: str) -> str:
         """Return what a pattern finds in a file of the system, '' if it isn't there."""
@@ -193,8 +187,7 @@ def library_folder(path: str) -> str:
 def unseen(machine: Machine) -> Iterator[Finding]:
     """Yield notes on what this node doesn't have, so that nothing is known of it (I-12)."""
     if machine.gpu:
-        driver = machine.cuda_driver if machine.gpu == "cuda" else machine.rocm_driver
-        yield Finding(OK, "GPU", f"{machine.gpu}, driver {driver or 'of the kernel'}")
+        yield Finding(OK, "GPU", f"{machine.gpu}, driver {machine.driver(machine.gpu) or 'of the kernel'}")
     else:
         yield Finding(NOTE, "GPU", "this node has none, so drivers, and programs on GPUs, were not checked")
     if machine.fabric:

@@ -6,9 +6,10 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
+
 from ebsif import processes
 from ebsif.installed.health import mpilibrary, running
-from ebsif.installed.health.hardware import PLUGIN
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import PROGRAMS, Subject
 from ebsif.installed.names import shown
@@ -118,7 +119,7 @@ def communication(subject: Subject, number: int) -> Iterator[Finding]:
         )
     elif subject.gpu and " with gloo" in together.stdout:
         yield subject.note(
-            f"{PLUGIN[subject.gpu]} was not tested between the nodes, because not every rank had a GPU "
+            f"{GPU_KINDS[subject.gpu].collectives} was not tested between the nodes, because not every rank had a GPU "
             "of its own: use a job with a GPU on each node"
         )
 

@@ -109,13 +109,10 @@ class Subject:
     @property
     def gpu(self) -> Optional[str]:
         """The kind of GPU that the container is for: that of torch or the image, else of site or node; None: CPUs."""
-        label = gpu_label(self.torch)[0]
-        kind = {"rocm": "rocm", "cu": "cuda"}.get(label or "")
-        if label == "cpu":
-            return None
-        if kind or "rocm" in self.image_facts:
-            return kind or "rocm"
-        return self.expected_gpu
+        kind = gpu_label(self.torch)[0]
+        if kind:
+            return None if kind == "cpu" else kind
+        return "rocm" if "rocm" in self.image_facts else self.expected_gpu
 
     @property
     def expected_gpu(self) -> Optional[str]:

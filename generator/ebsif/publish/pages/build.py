@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.requirements import requirement_text
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import files, version
@@ -74,6 +75,7 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
         aliases=json.dumps(aliases(everything), sort_keys=True),
         example=example(everything),
         gpus=json.dumps({site.name: {"title": site.title, "kind": site.gpu} for site, _ in sites}),
+        gpu_titles=json.dumps({kind: one.title for kind, one in GPU_KINDS.items()}),
         suggestions=suggestions(everything),
         sites=[(site, *grouped(some)) for site, some in sites],
         **common,

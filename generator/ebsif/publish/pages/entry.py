@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog import selection
@@ -18,15 +19,14 @@ DEFAULT_BADGES = {
     "torch": "torch",
     "tensorflow": "TensorFlow",
     "jax": "jax",
-    "rocm": "ROCm",
-    "cuda": "CUDA",
+    **{kind: one.title for kind, one in GPU_KINDS.items()},
     "python": "Python",
     "vllm": "vLLM",
     "flash-attn": "flash-attention",
 }
 
 # The components with columns of their own: frameworks, software of the GPU, Python.
-COLUMNS = (("torch", "tensorflow", "jax"), ("rocm", "cuda"), ("python",))
+COLUMNS = (("torch", "tensorflow", "jax"), tuple(GPU_KINDS), ("python",))
 
 # A date at the beginning of a container's date, which may have a time as well: 20250827, 20250827_134408.
 DATE = re.compile(r"(20\d\d)(\d\d)(\d\d)(?!\d)")

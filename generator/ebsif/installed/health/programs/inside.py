@@ -29,8 +29,9 @@ def look_at_torch():
         return None
     found = {
         "version": torch.__version__,
+        # by the names of the kinds of GPU
         "cuda": getattr(torch.version, "cuda", None),
-        "hip": getattr(torch.version, "hip", None),
+        "rocm": getattr(torch.version, "hip", None),
     }
     try:
         found["mpi"] = bool(torch.distributed.is_available() and torch.distributed.is_mpi_available())

@@ -8,6 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const aliases = JSON.parse(filter.dataset.aliases);
   // title and kind of GPU of each site
   const gpus = JSON.parse(filter.dataset.gpus);
+  const gpuTitles = JSON.parse(filter.dataset.gpuTitles);
   const rows = Array.from(document.querySelectorAll("#containers tbody tr"), (element) => ({
     element, site: element.dataset.site, archived: element.classList.contains("archived"),
     inside: JSON.parse(element.dataset.inside), words: element.dataset.words,
@@ -139,13 +140,12 @@ document.addEventListener("DOMContentLoaded", () => {
   // why no container has something, and what else to do. A word that isn't known is never part of a command: it may be
   // mistyped, and anybody can publish a package under such a name.
   const advice = (missing, wanted) => {
-    const kinds = {cuda: "CUDA", rocm: "ROCm"};
     const sites = Object.entries(gpus).filter(([name]) => !site || !site.value || site.value === name);
-    const others = sites.map(([, one]) => one).filter((one) => one.kind in kinds);
-    const [asked] = wanted.map(({word, name}) => word || name).filter((word) => word in kinds);
+    const others = sites.map(([, one]) => one).filter((one) => one.kind in gpuTitles);
+    const [asked] = wanted.map(({word, name}) => word || name).filter((word) => word in gpuTitles);
     if (asked && others.length && others.length === sites.length && others.every((one) => one.kind !== asked)) {
-      return [`The GPUs of ${others.map((one) => one.title).join(", ")} don't use ${kinds[asked]}: the containers `
-        + `have ${kinds[others[0].kind]}.`];
+      return [`The GPUs of ${others.map((one) => one.title).join(", ")} don't use ${gpuTitles[asked]}: the containers `
+        + `have ${gpuTitles[others[0].kind]}.`];
     }
     const parts = [`No container is known to have ${missing.join(", ") || "all of these"}. `];
     const guess = wanted.length === 1 && wanted[0].word ? similar(wanted[0].word) : null;
