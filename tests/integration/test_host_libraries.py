@@ -1,7 +1,10 @@
 """K-01: libraries of the host for programs of images, with real MPI."""
 
 import json
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from parts import EXCHANGE, example_site
@@ -161,3 +164,27 @@ def test_a_library_with_less_than_the_image(tmp_path, base_image):
     value = {"libraries": [str(library)]}
     text = " ".join(site.eb(easyconfig(site, value), check=False).stdout.split())
     assert f"{library} would replace /lib/x86_64-linux-gnu/libexpat.so.1 of the image, which has more" in text
+
+
+def test_memory_that_killed_ranks_leave():
+    """K-05: the command of the page removes one's own files of UCX that no process has any more."""
+    in_use, left, young = (Path(f"/dev/shm/ucx_shm_posix_{name}{os.getpid()}") for name in ("a", "b", "c"))
+    try:
+        for path in (in_use, left, young):
+            path.write_bytes(b"x")
+        for path in (in_use, left):
+            os.utime(path, (0, 0))
+        # a process of its own, because those that have changed their account can't be looked into
+        code = (
+            "import mmap, sys; file = open(sys.argv[1], 'r+b'); there = mmap.mmap(file.fileno(), 0); print(flush=True)"
+        )
+        rank = [sys.executable, "-c", f"{code}; input()", in_use]
+        with subprocess.Popen(rank, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            (command,) = blocks("docs/ranks.md")
+            subprocess.run(["bash", "-c", command], check=False)
+            process.communicate(b"\n")
+        assert [path.exists() for path in (in_use, left, young)] == [True, False, True]
+    finally:
+        for path in (in_use, left, young):
+            path.unlink(missing_ok=True)

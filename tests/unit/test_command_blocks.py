@@ -51,6 +51,7 @@ TRIED = {
         "test_layouts.py::test_installed_with_eb",
     ],
     "docs/new-site.md": "test_tutorial.py::test_the_tutorial_for_a_new_site",
+    "docs/ranks.md": "test_host_libraries.py::test_memory_that_killed_ranks_leave",
     "docs/registries.md": "test_documentation.py::test_the_commands_of_the_readme",
     "docs/running.md": "test_documentation.py::test_the_commands_for_running",
     "docs/tracking.md": [
