@@ -16,7 +16,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .elf import DAMAGE, Elf
-from .loader import Loader, marked, numbers, path_problem, plugins_in
+from .loader import PLUGINS, Closure, Loader, marked, numbers, path_problem
 from ..record.lockfile import HostLibrariesRecord
 from ..values import escape_bind
 from ..written import escape, is_file_name
@@ -27,7 +27,7 @@ FOLDER = '/host-libraries'
 # What the value has: names or paths of libraries, or patterns; directories, or patterns, of what they open by path;
 # directories, or patterns, that come first where the host looks for libraries. A '?' before one of the first two allows
 # that a machine doesn't have it.
-LIBRARIES, PLUGINS, SEARCH_PATH = 'libraries', 'plugins', 'search_path'
+LIBRARIES, SEARCH_PATH = 'libraries', 'search_path'
 
 # A library, the name under which the image's programs know it, and whether it replaces one of the image that has more.
 ROOT = re.compile(r'(?P<path>\S+)(?: as (?P<name>\S+))?(?P<replace> replace)?\Z')
@@ -66,20 +66,16 @@ class Decision(NamedTuple):
     problems: List[str]
 
 
-class HostLibraries:
-    """The closure of the roots on this machine; `problems` says what is missing, one sentence for each."""
+class HostLibraries(Closure):
+    """The closure of the roots on this machine; plugins stay in their directory."""
+
+    OF_IMAGE = GLIBC
 
     def __init__(self, libraries: Sequence[str], plugins: Sequence[str] = (), search_path: Sequence[str] = ()) -> None:
         """Find what the value of 'host_libraries' names, and what that needs."""
-        self.loader = Loader(search_path)
-        # paths by name
-        self.libraries: Dict[str, str] = {}
+        super().__init__(Loader(search_path))
         # names, and whether they may replace a library of the image that has more
         self.roots: Dict[str, bool] = {}
-        self.plugins: List[str] = []
-        self.problems: List[str] = []
-        # plugins that lack something on the host, too, where nobody misses them
-        self.left_out: List[str] = []
         for text, is_optional in marked(libraries):
             self.add_root(text, is_optional)
         for path in list(self.libraries.values()):
@@ -102,20 +98,6 @@ class HostLibraries:
         if not paths and not is_optional:
             self.problems.append("%s is not on this machine: write its full path, or its directory into '%s', or '?' "
                                  "before it if it may be missing" % (path, SEARCH_PATH))
-
-    def add_plugins(self, pattern: str, is_optional: bool) -> None:
-        """Add what plugins need; they stay in their directory."""
-        found = plugins_in(self.loader, pattern)
-        if not found and not is_optional:
-            self.problems.append("there are no plugins in %s: correct '%s', or write '?' before it if they may be "
-                                 "missing" % (pattern, PLUGINS))
-        for path in found:
-            libraries, missing = self.loader.needs(path, self.libraries, GLIBC)
-            if missing:
-                self.left_out += missing
-            else:
-                self.libraries.update(libraries)
-                self.plugins.append(path)
 
     def needed_names(self) -> List[str]:
         """Return the names of all libraries about which the image is asked."""

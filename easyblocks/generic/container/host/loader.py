@@ -23,6 +23,10 @@ DEFAULT_FOLDERS = ('/lib64', '/usr/lib64', '/lib/x86_64-linux-gnu', '/usr/lib/x8
                    '/lib/aarch64-linux-gnu', '/usr/lib/aarch64-linux-gnu', '/lib', '/usr/lib')
 
 
+# a key of 'host_programs' and of 'host_libraries'
+PLUGINS = 'plugins'
+
+
 class Loader:
     """The loader of this machine: finds libraries as ld.so(8) says, without LD_LIBRARY_PATH of the caller."""
 
@@ -111,10 +115,37 @@ def by_version(paths: Iterable[str]) -> List[str]:
     return sorted(paths, key=lambda path: (numbers(path), path))
 
 
-def plugins_in(loader: Loader, pattern: str) -> List[str]:
-    """Return the plugins in a directory, or those that match a pattern."""
-    paths = sorted(glob(os.path.join(pattern, '*.so*') if os.path.isdir(pattern) else pattern))
-    return [path for path in paths if loader.read(path)]
+class Closure:
+    """Files of this machine with the libraries that they need; `problems` says what is missing, a sentence for each."""
+
+    # names of libraries that the image has in any case
+    OF_IMAGE: Optional[Pattern[str]] = None
+
+    def __init__(self, loader: Loader) -> None:
+        """Begin without files."""
+        self.loader = loader
+        # paths by name
+        self.libraries: Dict[str, str] = {}
+        self.plugins: List[str] = []
+        self.problems: List[str] = []
+        # plugins that lack something on the host, too, where nobody misses them
+        self.left_out: List[str] = []
+
+    def add_plugins(self, pattern: str, is_optional: bool) -> List[str]:
+        """Add plugins, in a directory or by a pattern, and what they need; return all, also those that are left out."""
+        paths = sorted(glob(os.path.join(pattern, '*.so*') if os.path.isdir(pattern) else pattern))
+        found = [path for path in paths if self.loader.read(path)]
+        if not found and not is_optional:
+            self.problems.append("there are no plugins in %s: correct '%s', or write '?' before it if they may be "
+                                 "missing" % (pattern, PLUGINS))
+        for path in found:
+            libraries, missing = self.loader.needs(path, self.libraries, self.OF_IMAGE)
+            if missing:
+                self.left_out += missing
+            else:
+                self.libraries.update(libraries)
+                self.plugins.append(path)
+        return found
 
 
 def expanded(folders: Sequence[str], path: str) -> List[str]:

@@ -15,7 +15,7 @@ import re
 import shutil
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .loader import Loader, marked, path_problem, plugins_in
+from .loader import PLUGINS, Closure, Loader, marked, path_problem
 from ..record.lockfile import HostProgramsRecord
 from ..values import bind_problem, bind_source, escape_bind
 from ..written import is_command
@@ -30,7 +30,7 @@ WRAPPER = os.path.join('host-programs', 'host-program')
 
 # What the value has: names or full paths of programs; directories, or patterns, of what they open by path; binds of
 # what else they read. A '?' before an item allows that a machine doesn't have it.
-PROGRAMS, PLUGINS, FILES = 'programs', 'plugins', 'files'
+PROGRAMS, FILES = 'programs', 'files'
 
 SLURM_USER = re.compile(r'^\s*SlurmUser\s*=\s*([^\s(#]+)', re.MULTILINE | re.IGNORECASE)
 
@@ -38,27 +38,24 @@ SLURM_USER = re.compile(r'^\s*SlurmUser\s*=\s*([^\s(#]+)', re.MULTILINE | re.IGN
 OPENED_BY_GLIBC = ('libgcc_s.so.1', 'libnss_dns.so.2', 'libnss_files.so.2')
 
 
-class HostPrograms:
-    """What programs of the host need in the container; `problems` says what is missing, one sentence for each."""
+class HostPrograms(Closure):
+    """What programs of the host need in the container."""
 
     def __init__(self, loader: Loader, programs: Sequence[str], plugins: Sequence[str] = (),
                  files: Sequence[str] = ()) -> None:
         """Find what the value of 'host_programs' names, and what that needs."""
-        self.loader = loader
+        super().__init__(loader)
         # paths by name
         self.programs: Dict[str, str] = {}
-        self.libraries: Dict[str, str] = {}
         self.plugin_folders: List[str] = []
         # binds
         self.files: List[str] = []
         self.interpreter = ''
-        self.problems: List[str] = []
-        # plugins that lack something on the host, too, where nobody misses them
-        self.left_out: List[str] = []
         for name, is_optional in marked(programs):
             self.add_program(name, is_optional)
         for pattern, is_optional in marked(plugins):
-            self.add_plugins(pattern, is_optional)
+            folders = {os.path.dirname(path) for path in self.add_plugins(pattern, is_optional)}
+            self.plugin_folders += sorted(folders - set(self.plugin_folders))
         for bind, is_optional in marked(files):
             self.add_file(bind, is_optional)
         if self.programs:
@@ -84,20 +81,6 @@ class HostPrograms:
             libraries, missing = self.loader.needs(os.path.realpath(path), self.libraries)
             self.libraries.update(libraries)
             self.problems += missing
-
-    def add_plugins(self, pattern: str, is_optional: bool) -> None:
-        """Add directories with plugins, and what these need."""
-        plugins = plugins_in(self.loader, pattern)
-        if not plugins and not is_optional:
-            self.problems.append("there are no plugins in %s: correct '%s', or write '?' before it if they may be "
-                                 "missing" % (pattern, PLUGINS))
-        for path in plugins:
-            libraries, missing = self.loader.needs(path, self.libraries)
-            if missing:
-                self.left_out += missing
-            else:
-                self.libraries.update(libraries)
-        self.plugin_folders += sorted({os.path.dirname(path) for path in plugins} - set(self.plugin_folders))
 
     def add_file(self, bind: str, is_optional: bool) -> None:
         """Add the bind of a file or directory that the programs read."""
