@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from graphlib import TopologicalSorter
 from types import FunctionType
 
@@ -148,6 +149,17 @@ def test_any_is_rare():
     """C-01: a type that says nothing stands at most 60 times in the easyblocks and their programs, imports included."""
     lines = [line for path in (CHECKOUT / "easyblocks").rglob("*.py") for line in path.read_text().splitlines()]
     assert sum(len(re.findall(r"\bAny\b", line)) for line in lines) <= 60
+
+
+def test_class_names_mean_one_thing():
+    """C-01: no two classes of easyblocks and generator have the same name, besides those of tests for ReFrame."""
+    names = [
+        node.name
+        for path in modules().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and "reframe" not in path.parts
+    ]
+    assert [name for name, number in Counter(names).items() if number > 1] == []
 
 
 def is_self(node):
