@@ -230,6 +230,13 @@ def test_a_pbs_job(batch, variables, name):
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
 
 
+def test_an_unknown_scheduler(batch):
+    """T-10: a script for a scheduler that this installation doesn't know ends before anything runs, and says why."""
+    status, said, errors = batch.run('source "$RUNSCRIPTS/job.bash" lsf train; echo runs')
+    assert (status, said) == (1, [])
+    assert "schedulers/lsf.bash: the installation is incomplete, or the scheduler 'lsf' is unknown" in errors
+
+
 @pytest.mark.parametrize(
     ("kind", "variables", "described", "known_as"),
     [

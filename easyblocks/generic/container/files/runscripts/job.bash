@@ -3,8 +3,8 @@
 #
 # Usage, after the module is loaded: source "$RUNSCRIPTS/job.bash" SCHEDULER NAME
 #
-# SCHEDULER is slurm, pbs or flux. $ebsif_run becomes NAME-ID, with the ID of the job: the record of the run is in
-# $ebsif_run.json.
+# SCHEDULER names a file in schedulers/, which has what differs. $ebsif_run becomes NAME-ID, with the ID of the job: the
+# record of the run is in $ebsif_run.json.
 #
 #   job_data PATH [BIND]             end the job if PATH is missing; add BIND to your own binds of the container
 #   job_describe [--program FILE] COMMAND...
@@ -23,6 +23,20 @@
 #
 # Variables begin with ebsif_: bash would pass on local ones if their names are exported in the caller's shell.
 
+# Define the functions of the scheduler, and call the one for batch scripts.
+ebsif_load_scheduler() {
+    # shellcheck disable=SC2034  # the file also has what ranks need
+    local -A starters
+    local ebsif_file=${BASH_SOURCE[0]%/*}/schedulers/$ebsif_scheduler.bash
+    [[ -n $ebsif_scheduler && -r $ebsif_file ]] || {
+        echo "there is no $ebsif_file: the installation is incomplete, or the scheduler '$ebsif_scheduler' is unknown" >&2
+        exit 1
+    }
+    # shellcheck source=/dev/null
+    source "$ebsif_file"
+    "${ebsif_scheduler}_job"
+}
+
 # the name that scripts use, unless there is only the other one
 ebsif_runtime=singularity
 type -P singularity >/dev/null || ebsif_runtime=apptainer
@@ -30,38 +44,8 @@ type -P singularity >/dev/null || ebsif_runtime=apptainer
 ebsif_then='' ebsif_signals=${ebsif_signals:-0} ebsif_process='' ebsif_send_files=()
 # a job inherits that of the job that has submitted it
 unset EBSIF_STAGED
-case $1 in
-    slurm)
-        ebsif_job=${SLURM_JOB_ID:?submit this script with sbatch} ebsif_id=$SLURM_JOB_ID
-        ebsif_nodes=$SLURM_JOB_NODELIST
-        ebsif_each_node=(srun --export=ALL --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1)
-        # sites may send the libraries of programs by default, which Slurm would look for in any file
-        ebsif_send_files=(sbcast --preserve --send-libs=no)
-        # srun does not inherit the number of CPUs from the job
-        [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-        ;;
-    pbs)
-        : "${PBS_JOBID:?submit this script with qsub}"
-        # of a member of an array, NUMBER[INDEX].SERVER
-        ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX} ebsif_id=${PBS_JOBID%%.*}
-        ebsif_nodes=$(sort -u "$PBS_NODEFILE" | paste -sd,)
-        ebsif_each_node=(mpiexec -n "$(sort -u "$PBS_NODEFILE" | wc -l)" -ppn 1)
-        # Where the ranks meet: only the first node has the list of nodes, and ranks of MPICH don't know their run.
-        MASTER_ADDR=$("$RUNSCRIPTS/get-master" --hostfile "$PBS_NODEFILE")
-        MASTER_PORT=$((10000 + (16 * ${PBS_JOBID%%[!0-9]*} + ${PBS_ARRAY_INDEX:-0}) % 22768))
-        export MASTER_ADDR MASTER_PORT
-        ;;
-    flux)
-        # ƒ or f, depending on the locale
-        ebsif_job=${FLUX_ENCLOSING_ID:?submit this script with flux batch} ebsif_id=${FLUX_ENCLOSING_ID/#ƒ/f}
-        ebsif_nodes=$(flux hostlist local)
-        # exit-timeout=none: else Flux would end the others 30 seconds after the first has finished
-        ebsif_each_node=(flux run --nodes="$(flux hostlist --count local)" --tasks-per-node=1 -o exit-timeout=none)
-        # where the ranks meet: the container has no command flux
-        MASTER_ADDR=$("$RUNSCRIPTS/get-master" "$ebsif_nodes")
-        export MASTER_ADDR
-        ;;
-esac
+ebsif_scheduler=$1 ebsif_job='' ebsif_id='' ebsif_nodes='' ebsif_each_node=()
+ebsif_load_scheduler
 ebsif_run=$2-$ebsif_job
 
 job_data() {
@@ -125,8 +109,8 @@ job_signal() {
     [[ -n ${2:-} ]] || return 0
     (
         trap 'kill "$!"; exit' TERM
-        if [[ -n ${FLUX_ENCLOSING_ID:-} ]]; then
-            ebsif_left=$(($(flux job timeleft) - $2))
+        if declare -F "${ebsif_scheduler}_time_left" >/dev/null; then
+            ebsif_left=$(($("${ebsif_scheduler}_time_left") - $2))
         else
             ebsif_left=$(($3 - $2 - SECONDS))
         fi
@@ -139,8 +123,8 @@ job_signal() {
 
 # Pass USR1 on to the ranks.
 ebsif_pass_on() {
-    if [[ ${ebsif_each_node[0]} == flux ]]; then
-        flux job kill --signal=USR1 "$(flux job last)"
+    if declare -F "${ebsif_scheduler}_pass_on" >/dev/null; then
+        "${ebsif_scheduler}_pass_on"
     else
         kill -USR1 "$ebsif_process"
     fi
@@ -166,7 +150,7 @@ job_run() {
     [[ -z ${EBSIF_STAGED:-} ]] || ebsif_stage --remove || :
     [[ -z $ebsif_remove_caches ]] || "${ebsif_each_node[@]}" "$ebsif_runtime" exec "$SIF" remove-caches || :
     if [[ $ebsif_then == requeue ]] && ((ebsif_status == 0 && ebsif_signals)); then
-        scontrol requeue "$SLURM_JOB_ID" || echo "submit the job again to continue" >&2
+        "${ebsif_scheduler}_requeue" || echo "submit the job again to continue" >&2
     fi
     return "$ebsif_status"
 }

@@ -1,4 +1,4 @@
-# Flux, for conda-python-distributed and get-master, which documents these functions.
+# Flux, for conda-python-distributed, get-master, which documents these functions, and job.bash.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
 starters["flux-shell"]=flux
@@ -36,3 +36,24 @@ flux_first_host() {
 
 # There is no flux_tasks: a script of `flux batch` has no tasks itself. And no flux_binds_gpus: Flux only assigns GPUs to tasks
 # with -o gpu-affinity=per-task; conda-python-distributed detects that by their number.
+
+# --- for job.bash
+
+flux_job() {
+    # ƒ or f, depending on the locale
+    ebsif_job=${FLUX_ENCLOSING_ID:?submit this script with flux batch} ebsif_id=${FLUX_ENCLOSING_ID/#ƒ/f}
+    ebsif_nodes=$(flux hostlist local)
+    # exit-timeout=none: else Flux would end the others 30 seconds after the first has finished
+    ebsif_each_node=(flux run --nodes="$(flux hostlist --count local)" --tasks-per-node=1 -o exit-timeout=none)
+    # where the ranks meet: the container has no command flux
+    MASTER_ADDR=$("$RUNSCRIPTS/get-master" "$ebsif_nodes")
+    export MASTER_ADDR
+}
+
+flux_time_left() {
+    flux job timeleft
+}
+
+flux_pass_on() {
+    flux job kill --signal=USR1 "$(flux job last)"
+}

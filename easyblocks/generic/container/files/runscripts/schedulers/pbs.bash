@@ -1,4 +1,4 @@
-# PBS, for conda-python-distributed and get-master, which documents these functions.
+# PBS, for conda-python-distributed, get-master, which documents these functions, and job.bash.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
 # There is no pbs_rank and no pbs_step: mpiexec starts the ranks, sets their variables, and a job may have several runs of it.
@@ -17,4 +17,18 @@ pbs_first_host() {
         problem+=" the job script, with \$RUNSCRIPTS/get-master"
         return 1
     }
+}
+
+# --- for job.bash
+
+pbs_job() {
+    : "${PBS_JOBID:?submit this script with qsub}"
+    # of a member of an array, NUMBER[INDEX].SERVER
+    ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX} ebsif_id=${PBS_JOBID%%.*}
+    ebsif_nodes=$(sort -u "$PBS_NODEFILE" | paste -sd,)
+    ebsif_each_node=(mpiexec -n "$(sort -u "$PBS_NODEFILE" | wc -l)" -ppn 1)
+    # Where the ranks meet: only the first node has the list of nodes, and ranks of MPICH don't know their run.
+    MASTER_ADDR=$("$RUNSCRIPTS/get-master" --hostfile "$PBS_NODEFILE")
+    MASTER_PORT=$((10000 + (16 * ${PBS_JOBID%%[!0-9]*} + ${PBS_ARRAY_INDEX:-0}) % 22768))
+    export MASTER_ADDR MASTER_PORT
 }

@@ -1,4 +1,4 @@
-# Slurm, for conda-python-distributed and get-master, which documents these functions.
+# Slurm, for conda-python-distributed, get-master, which documents these functions, and job.bash.
 # shellcheck shell=bash disable=SC2034,SC2154  # variables are used there
 
 # of job scripts, too
@@ -73,4 +73,20 @@ slurm_first_host() {
 
 slurm_binds_gpus() {
     [[ -n ${SLURM_GPUS_PER_TASK:-} || ${SLURM_GPU_BIND:-none} != none ]] || return 2
+}
+
+# --- for job.bash
+
+slurm_job() {
+    ebsif_job=${SLURM_JOB_ID:?submit this script with sbatch} ebsif_id=$SLURM_JOB_ID
+    ebsif_nodes=$SLURM_JOB_NODELIST
+    ebsif_each_node=(srun --export=ALL --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1)
+    # sites may send the libraries of programs by default, which Slurm would look for in any file
+    ebsif_send_files=(sbcast --preserve --send-libs=no)
+    # srun does not inherit the number of CPUs from the job
+    [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+}
+
+slurm_requeue() {
+    scontrol requeue "$SLURM_JOB_ID"
 }
