@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ebsif.catalog.site import SITES
 from ebsif.eb.running import Result
-from ebsif.environments import making
+from ebsif.environments import installing, making
 from ebsif_command import run_ebsif
 from support import CHECKOUT
 
@@ -626,13 +626,13 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     path = tmp_path / "x.eb"
     reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
     monkeypatch.setattr(
-        making.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua", installation=tmp_path / "x")
+        installing.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua", installation=tmp_path / "x")
     )
-    monkeypatch.setattr(making.running, "install", lambda _: Result(status=1, error=reason))
-    with pytest.raises(making.ExtendingError), making.removed_after_failure(path) as written:
+    monkeypatch.setattr(installing.running, "install", lambda _: Result(status=1, error=reason))
+    with pytest.raises(installing.ExtendingError), making.removed_after_failure(path) as written:
         path.write_text("text")
         written.append(path)
-        making.install(path, False, [])
+        installing.install(path, False, [])
     assert path.exists() == is_kept
 
 

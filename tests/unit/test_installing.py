@@ -9,7 +9,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalog import reading, site
 from ebsif.eb import framework, running
-from ebsif.environments import making
+from ebsif.environments import bases, installing
 from ebsif.installed import places
 from ebsif.render import easyconfig, rendering
 from prefixes import SITE, TOOL
@@ -21,16 +21,16 @@ def installer(tool_site, monkeypatch):
     runs, there = [], {}
     monkeypatch.setattr(framework, "session", lambda *_: None)
     monkeypatch.setattr(framework, "prefix", lambda: (tool_site / "software", tool_site / "modules"))
-    monkeypatch.setattr(making.bases, "sources", lambda _: "--sourcepath=x")
+    monkeypatch.setattr(bases, "sources", lambda _: "--sourcepath=x")
     monkeypatch.setattr(places, "known", lambda _, name=None: there.get(name, []))
 
     def install(path, again, more, otherwise):
         runs.append((path.name, again, more))
         if "2.0" in path.name:
-            raise making.ExtendingError("the image is damaged")
+            raise installing.ExtendingError("the image is damaged")
         return 0
 
-    monkeypatch.setattr(making, "install", install)
+    monkeypatch.setattr(installing, "install", install)
     return Namespace(runs=runs, there=there)
 
 
@@ -156,6 +156,6 @@ def test_a_module_that_another_eb_installs(tmp_path, monkeypatch):
     monkeypatch.setattr(framework, "place_of", lambda _: place)
     error = "Installation of Tool-1.0.eb failed: Lock /software/.locks/a.lock already exists, aborting!"
     monkeypatch.setattr(running, "install", lambda _: running.Result(1, error, log="/tmp/log"))
-    with pytest.raises(making.ExtendingError) as raised:
-        making.install(tmp_path / "Tool-1.0.eb", again=False, more=[])
+    with pytest.raises(installing.ExtendingError) as raised:
+        installing.install(tmp_path / "Tool-1.0.eb", again=False, more=[])
     assert str(raised.value) == places.locked("Tool/1.0", Path("/software/.locks/a.lock"))

@@ -1313,7 +1313,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.eb\n")
     installed = []
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.environments.making.install", lambda path, *_: installed.append(path.name))
+        patch.setattr("ebsif.environments.installing.install", lambda path, *_: installed.append(path.name))
         extend("rich\n", "--rebuild")
     assert installed == [f"{name}.eb"]
     extend("rich\n", "--rebuild", "-o", ".")
@@ -1447,7 +1447,7 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     assert main(["lock", "mine", "-o", "lock.json"]) == 0
     commands = ["extend", "mine", "--add", "x"], ["extend", "--from-lock", "lock.json", "--name", "theirs"]
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.environments.making.install", fail)
+        patch.setattr("ebsif.environments.installing.install", fail)
         for words in commands:
             extension.capsys.readouterr()
             assert main([*words]) == 3
@@ -1461,7 +1461,7 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
         assert re.fullmatch(rf"then: module use \S+/modules/all && module load {re.escape(LATER)}", then)
         before = files()
         assert len(before) == 2
-    extension.monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
+    extension.monkeypatch.setattr("ebsif.environments.installing.install", lambda *_: 0)
     for words in commands:
         assert main([*words]) == 0
     assert files() == before
@@ -1470,12 +1470,12 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
         "-mine-20261122.eb",
         "-theirs-20261122.eb",
     ]
-    extension.monkeypatch.setattr("ebsif.environments.making.install", fail)
+    extension.monkeypatch.setattr("ebsif.environments.installing.install", fail)
     for words in commands:
         # what was there stays
         assert main([*words]) == 3
     assert [len(files()), len(files(own))] == [2, 2]
-    extension.monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
+    extension.monkeypatch.setattr("ebsif.environments.installing.install", lambda *_: 0)
     extension.monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert main([*commands[0]]) == 0
     assert len(files(tmp_path / "data/ebsif/easyconfigs")) == 1

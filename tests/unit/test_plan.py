@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from ebsif.cli import main
 from ebsif.eb import framework, running
-from ebsif.environments import bases, downloads, extension, making, plan
+from ebsif.environments import bases, downloads, extension, installing, making, plan
+from ebsif.environments.request import Request, install_command, require_places
 from ebsif.installed import places
 from prefixes import BASE, EASYCONFIG, OTHER
 
@@ -77,15 +78,15 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", denied)
     # of root as well
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
-    request = making.Request("extend", output=tmp_path)
+    request = Request("extend", output=tmp_path)
     remedy = f"because you can't write to {closed}: choose one of your own (export EASYBUILD_PREFIX="
     for home, place in ((tmp_path, "$HOME/.local/easybuild, "), (closed, "DIRECTORY, ")):
         # no advice that can't be followed
         monkeypatch.setenv("HOME", str(home))
         with pytest.raises(extension.ExtendingError, match=re.escape(remedy + place)):
-            making.require_places(request)
+            require_places(request)
     with pytest.raises(extension.ExtendingError, match=f"written to {closed}, .* of your own \\(-o DIRECTORY\\)"):
-        making.require_places(dataclasses.replace(request, output=closed))
+        require_places(dataclasses.replace(request, output=closed))
 
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
@@ -101,7 +102,7 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        making.install(tmp_path / "a-1.eb", again=True, more=[])
+        installing.install(tmp_path / "a-1.eb", again=True, more=[])
     assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
@@ -117,19 +118,19 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     lines = []
     for searched in (tmp_path, tmp_path / "other"):
         monkeypatch.setenv("MODULEPATH", str(searched))
-        making.install(tmp_path / "a-1.eb", again=True, more=[])
+        installing.install(tmp_path / "a-1.eb", again=True, more=[])
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
     # design 8: only what nothing was replaced for, and what the name means
     there.append(places.Installation(place.installation, "a/1", place.file, tmp_path))
     for options, number in (([], 1), (["--prefix=x"], 0)):
-        making.install(tmp_path / "a-1.eb", again=True, more=options)
+        installing.install(tmp_path / "a-1.eb", again=True, more=options)
         assert capsys.readouterr().err.count("undo: ebsif remove a/1\n") == number
     there[0] = places.Installation(tmp_path / "other", "a/1", place.file, tmp_path)
-    making.install(tmp_path / "a-1.eb", again=True, more=[])
+    installing.install(tmp_path / "a-1.eb", again=True, more=[])
     there[0] = places.Installation(place.installation, "a/1", place.file, tmp_path)
     place.installation.mkdir()
-    making.install(tmp_path / "a-1.eb", again=True, more=[])
+    installing.install(tmp_path / "a-1.eb", again=True, more=[])
     assert "undo" not in capsys.readouterr().err
 
 
@@ -147,7 +148,7 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
     assert main(["extend", BASE, "--add", "rich", "--name", "other", "--check"]) == 0
     kept = eb.downloads
     assert kept.is_dir() and kept.parent.parent == tmp_path and kept.parent.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(making, "install", lambda *given: taken.append(given[3].get("PIP_CACHE_DIR")))
+    monkeypatch.setattr(installing, "install", lambda *given: taken.append(given[3].get("PIP_CACHE_DIR")))
     monkeypatch.setattr(making, "report_earlier", lambda *_: None)
     for packages in (["rich", "einops"], ["rich"], ["rich"]):
         assert main(["extend", BASE, "--add", *packages, "--name", "other", "--rebuild"]) == 0
@@ -375,4 +376,4 @@ def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys)
         == 0
     )
     assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
-    assert making.install_command(["extend", "a b", "--check", "--", "--debug"]) == ("ebsif extend 'a b' -- --debug")
+    assert install_command(["extend", "a b", "--check", "--", "--debug"]) == ("ebsif extend 'a b' -- --debug")

@@ -11,8 +11,8 @@ from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
-from ebsif.environments import change, requested
-from ebsif.environments.making import Request
+from ebsif.environments import change, extending
+from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import KnownImage, RequirementsError
@@ -123,17 +123,17 @@ def test_requirements_from_standard_input(monkeypatch):
 def test_all_that_is_wrong_at_once(monkeypatch):
     """N-07: what can't be had of other lines is said together with lines that are no requirements."""
     container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))
-    monkeypatch.setattr(requested.making, "require_places", lambda _: None)
-    monkeypatch.setattr(requested.bases, "known_image", lambda *_: KnownImage())
-    monkeypatch.setattr(requested, "find_base", lambda _: container)
-    monkeypatch.setattr(requested, "on_container", lambda wish, _: change.parse(wish.add))
+    monkeypatch.setattr(extending, "require_places", lambda _: None)
+    monkeypatch.setattr(extending.bases, "known_image", lambda *_: KnownImage())
+    monkeypatch.setattr(extending, "find_base", lambda _: container)
+    monkeypatch.setattr(extending, "on_container", lambda wish, _: change.parse(wish.add))
     monkeypatch.setattr(
-        requested.replacing, "why_impossible", lambda _, __, stages, own, ___: f"{stages[0].lines} {sorted(own)}"
+        extending.replacing, "why_impossible", lambda _, __, stages, own, ___: f"{stages[0].lines} {sorted(own)}"
     )
-    monkeypatch.setattr(requested.indexes, "why_unknown", lambda *_: "unknown")
-    wish = requested.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
+    monkeypatch.setattr(extending.indexes, "why_unknown", lambda *_: "unknown")
+    wish = extending.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
-        requested.make(wish)
+        extending.make(wish)
     assert str(error.value).splitlines()[3:] == [
         "--add: 'c d' is not a requirement: give each package as a word of its own, such as 'einops>=0.8'. "
         "If all of these are packages, that is:",

@@ -63,7 +63,7 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert main(command) == 3
     assert f"{squashfs} exists already, with different content: use --rebuild" in capsys.readouterr().err
     assert squashfs.read_bytes() == b"of the person"
-    monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
+    monkeypatch.setattr("ebsif.environments.installing.install", lambda *_: 0)
     assert main([*command, "--rebuild"]) == 0
     assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().err
     assert squashfs.read_bytes() == CONTENT

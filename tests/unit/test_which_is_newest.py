@@ -10,7 +10,8 @@ from easybuild.easyblocks.generic.container import newest
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.cli import main
-from ebsif.environments import extension, kernels
+from ebsif.environments import kernels
+from ebsif.environments.earlier import Earlier
 from ebsif.installed import interpreter, places
 from ebsif.installed.names import Names
 from packaging.version import Version
@@ -106,7 +107,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
         if not number:
             assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
         assert Names().installation("mine").root == root
-        assert list(extension.of_name(BASE, "mine", places.everything()))[-1] == date
+        assert list(Earlier.of(BASE, "mine", places.everything()).by_date)[-1] == date
         assert interpreter.extensions(interpreter.without_date(root))[-1] == root
         assert main(["interpreter", "mine", "--write", str(tmp_path / "p"), "--overwrite"]) == 0
         for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):

@@ -35,7 +35,7 @@ from ebsif.catalog.site import Site
 from ebsif.catalog.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework
-from ebsif.environments.making import own_folder
+from ebsif.environments.request import own_folder
 from ebsif.errors import FAILED, EbsifError, UsageError
 from ebsif.files import is_there, message_of
 from ebsif.images import inspection, remote

@@ -43,9 +43,9 @@ from ebsif.commands.options import (
     offer,
     request_of,
 )
-from ebsif.environments import plan, requested
+from ebsif.environments import extending, plan
+from ebsif.environments.extending import NAME, Wish
 from ebsif.environments.extension import typed_name
-from ebsif.environments.requested import NAME, Wish
 from ebsif.errors import UsageError
 from ebsif.report import output
 from ebsif.text import instead_of
@@ -246,7 +246,7 @@ def run(options: Namespace) -> int:
     """Make the extension, or say what it would be; return the exit status. Errors have the whole command that helps."""
     wish = wish_of(options)
     with remedies.whole(wish.request.repeated):
-        return fill_wheelhouse(options, wish) if options.wheelhouse else requested.make(wish)
+        return fill_wheelhouse(options, wish) if options.wheelhouse else extending.make(wish)
 
 
 def wish_of(options: Namespace) -> Wish:

@@ -15,8 +15,8 @@ from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, in_catalog, offer, settings_of
-from ebsif.environments import making
-from ebsif.environments.making import Request
+from ebsif.environments import cataloged
+from ebsif.environments.request import Request, require_places
 from ebsif.errors import FAILED, EbsifError, UsageError
 from ebsif.files import message_of
 from ebsif.report import output
@@ -61,13 +61,13 @@ def run(options: Namespace) -> int:
         json=options.json,
         more=tuple(options.more),
     )
-    making.require_places(request)
+    require_places(request)
     settings = settings_of(options)
     containers = settings.containers(settings.site())
     if options.all:
         return install_all([one for one in containers if one.is_own or not settings.is_for_account], request)
     chosen = [find(containers, name, options) for name in options.names]
-    return max(making.install_container(making.look(one, request), request) for one in dict.fromkeys(chosen))
+    return max(cataloged.install_container(cataloged.look(one, request), request) for one in dict.fromkeys(chosen))
 
 
 def find(containers: list[Container], name: str, options: Namespace) -> Container:
@@ -88,10 +88,10 @@ def install_all(containers: list[Container], request: Request) -> int:
     status, done = 0, 0
     for container in containers:
         try:
-            wanted = making.look(container, request)
+            wanted = cataloged.look(container, request)
             if (container.archived and not wanted.there) or (wanted.there and not wanted.has_changed):
                 continue
-            status = max(status, making.install_container(wanted, request))
+            status = max(status, cataloged.install_container(wanted, request))
             done += not (wanted.there and not request.again)
         except (EbsifError, OSError) as error:
             output.error(f"{container.module_or_version}: {message_of(error)}")

@@ -15,7 +15,7 @@ from ebsif.catalog.settings import Settings, read_settings
 from ebsif.parsing import Help, common_group
 
 if TYPE_CHECKING:
-    from ebsif.environments.making import Request
+    from ebsif.environments.request import Request
     from ebsif.installed.names import Names
 
 Found = TypeVar("Found")
@@ -234,7 +234,7 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
 def request_of(options: argparse.Namespace) -> "Request":
     """Return what the options of `add_outcome` ask for."""
     # only the commands that need it import EasyBuild
-    from ebsif.environments.making import Request
+    from ebsif.environments.request import Request
 
     return Request(
         options.command,

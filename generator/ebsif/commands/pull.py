@@ -23,8 +23,8 @@ from ebsif.commands.options import add_outcome, add_settings, add_yes, request_o
 from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
 from ebsif.environments.extension import Companion, Extension, check_names, typed_name
-from ebsif.environments.making import Request
 from ebsif.environments.plan import Plan
+from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, EbsifError
 from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import is_content
@@ -59,7 +59,7 @@ def run(options: Namespace) -> int:
     record, request = found.record, request_of(options)
     name = typed_name(options.name) or repeating.name_in(record)
     check_names(name)
-    making.require_places(request)
+    require_places(request)
     names = request.names
     try:
         container = repeating.base_of(record, names.containers, names.site)

@@ -13,6 +13,7 @@ from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
 from ebsif.environments import bases, change, making, system
 from ebsif.environments.extension import ExtendingError, Extension
+from ebsif.environments.request import require_places
 from ebsif.installed import compare, places
 from ebsif.packages import requirements
 from ebsif.report import output
@@ -69,7 +70,7 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
 def run(options: Namespace) -> int:
     """Make the upgraded extension; return the exit status."""
     request = request_of(options)
-    making.require_places(request)
+    require_places(request)
     names = request.names
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):

@@ -1,11 +1,9 @@
 """An extension, packages of a user on top of a container: its stages, its names and dates, and those that are there."""
 
-import itertools
 import json
-import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +16,13 @@ from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import COMMANDS, Stage, lines_of, simplest
 from ebsif.eb import easyconfigtext
+from ebsif.environments.earlier import TODAY, Earlier
 from ebsif.errors import EbsifError
 from ebsif.installed.places import Installation
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 
-TODAY = "%Y%m%d"
 # The first sentence of the description of an extension, after name and version, and how many packages it names.
 ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+\S+\.\s+"
 MOST_NAMES = 4
@@ -56,8 +54,8 @@ class Extension:
 
     `before` is the installation whose packages it starts with, `installed_base` that of the base, if there is one: it
     starts with its packages if they are the same as from scratch. If `is_change`, it is a later one of the same name,
-    which has the date only to replace it; `known` are the extensions of that name to start from (see
-    `times_of_records`), by default those that are there when it is made. `added` are the options with packages that the
+    which has the date only to replace it; `earlier` are the extensions that were there before its packages were read,
+    by default those that are there when it is made. `added` are the options with packages that the
     command line adds to nothing, and `keeps_all` says that none of an earlier one of that name are lost.
     """
 
@@ -73,7 +71,7 @@ class Extension:
     installed_base: Optional[Installation] = None
     is_change: bool = False
     date: Optional[str] = None
-    known: Optional[Mapping[str, int]] = None
+    earlier: Optional[Earlier] = None
     added: Sequence[str] = ()
     keeps_all: bool = False
 
@@ -195,49 +193,6 @@ def purpose(extension: Extension) -> str:
     base = f"{container.name}/{lasting[0]}" if lasting else container.module
     start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
-
-
-def of_base(module: str, there: Iterable[Installation]) -> list[tuple[str, str, Installation]]:
-    """Return name, date and installation of the extensions of a module among those that are there, newest last."""
-    extensions = [(*one.extension, one) for one in there if one.base == module and one.extension]
-    return sorted(extensions, key=lambda item: newest.date_key(item[1]))
-
-
-def of_name(module: str, name: str, there: Iterable[Installation]) -> dict[str, Installation]:
-    """Return the installed extensions of a module with a name, by date, the newest one last."""
-    return {date: one for other, date, one in of_base(module, there) if other == name}
-
-
-def times_of_records(module: str, name: str, there: Iterable[Installation]) -> dict[str, int]:
-    """Return when the extensions of a module with a name were installed, by directory, also those that others have."""
-    return {
-        os.path.realpath(one.root): modulerc.time_of(str(one.root))
-        for other, _, one in of_base(module, there)
-        if other == name
-    }
-
-
-def date_now(earlier: Iterable[str]) -> str:
-    """
-    Return the date of a new extension: today, or that of the last of the earlier ones if it is later.
-
-    Else a machine with another clock or in another time zone would make one that its name doesn't mean.
-    """
-    return max([time.strftime(TODAY), *(date.partition(".")[0] for date in earlier)], key=newest.date_key)
-
-
-def of_today(earlier: Collection[str]) -> list[str]:
-    """Return those of the dates of extensions that are the date of a new one, perhaps with a number."""
-    today = rf"{re.escape(date_now(earlier))}(\.\d+)?"
-    return [date for date in earlier if re.fullmatch(today, date)]
-
-
-def free_dates(earlier: Collection[str]) -> Iterator[str]:
-    """Yield that date with the numbers after those of earlier extensions, the newest last; the first has none."""
-    today, taken = date_now(earlier), of_today(earlier)
-    last = int(taken[-1].partition(".")[2] or 1) if taken else 0
-    for number in itertools.count(last + 1):
-        yield today if number == 1 else f"{today}.{number}"
 
 
 def typed_name(name: Optional[str]) -> Optional[str]:

@@ -4,7 +4,8 @@ from typing import Any, Optional
 
 from ebsif.catalog.stages import Stage, as_parameter
 from ebsif.eb import easyconfigtext
-from ebsif.environments.extension import check_names, free_dates, of_name
+from ebsif.environments.earlier import Earlier
+from ebsif.environments.extension import check_names
 from ebsif.errors import EbsifError
 from ebsif.installed import current, places
 from ebsif.installed.places import Installation
@@ -15,7 +16,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     """
     Return file name and text of an easyconfig of the current state of an installation, and what it can't express.
 
-    Name and date are parts of the version suffix: by default the name of the module, and today (see `free_dates`).
+    Name and date are parts of the version suffix: by default the name of the module, and today, perhaps with a number.
     Raise EbsifError if the installation has no packages, no easyconfig or no name.
     """
     record, path, packages = installation.record, installation.easyconfig, current.packages_of(installation)
@@ -33,7 +34,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     if not name:
         raise EbsifError(f"{installation.module} has no name of an extension: choose one with --name")
     module_name = f"{module['name']}/{module['version']}{base}"
-    date = date or next(free_dates(of_name(module_name, name, places.everything())))
+    date = date or next(Earlier.of(module_name, name, places.everything()).free_dates())
     check_names(name, date)
     suffix, text = f"{base}-{name}-{date}", path.read_text(encoding="utf-8")
     # all versions are in the requirements

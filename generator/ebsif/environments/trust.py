@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container.requirements import local_path
 from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif.catalog.stages import Command, Stage
-from ebsif.environments.making import Request
+from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.report.asking import confirmed
 

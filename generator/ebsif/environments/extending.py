@@ -12,11 +12,11 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import Stage, append, lines_of, stages_of, with_commands
-from ebsif.environments import bases, change, indexes, making, repeating, replacing, system, trust
-from ebsif.environments import extension as extensions
+from ebsif.environments import bases, change, indexes, installing, making, repeating, replacing, system, trust
 from ebsif.environments.change import Environment
+from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import Companion, ExtendingError, Extension
-from ebsif.environments.making import Request
+from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
@@ -87,7 +87,7 @@ class Wish:
 def make(wish: Wish) -> int:
     """Write the easyconfig of an extension, check or install it, as was typed; return the exit status."""
     check_combinations(wish)
-    making.require_places(wish.request)
+    require_places(wish.request)
     if wish.from_lock:
         return repeat(wish, wish.from_lock)
     found = find_base(wish)
@@ -98,7 +98,7 @@ def make(wish: Wish) -> int:
     if extension is DECLINED:
         return FOUND
     return (
-        making.nothing_to_do(extension, as_json=wish.request.json)
+        installing.nothing_to_do(extension, as_json=wish.request.json)
         if isinstance(extension, Installation)
         else making.make(wish.request, extension)
     )
@@ -196,8 +196,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     name = extended if extended and is_change else wish.name or NAME
     # before anything of it is read: another command may be installing the next one
     names = wish.request.names
-    there = names.everything if is_change else []
-    known = extensions.times_of_records(str(installation.base), name, there) if is_change else None
+    earlier = Earlier.of(str(installation.base), name, names.everything) if is_change else None
     container = bases.of_installation(installation, names.site)
     environment = change.environment_of(installation, container, names)
     if not (is_change and wish.request.rebuild):
@@ -224,13 +223,13 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         kept=environment.pins,
         problem=problem(wish, container, environment.image, environment.own, environment.packages),
         before=installation,
-        known=known,
+        earlier=earlier,
         is_change=is_change,
         added=() if is_change else wish.added,
         date=installation.extension[1] if is_change and wish.request.rebuild and installation.extension else None,
         keeps_all=is_change and not wish.names_all,
     )
-    return with_newest(wish, extension, installation, there) if is_change else extension
+    return with_newest(wish, extension, installation, earlier.last) if earlier and earlier.last else extension
 
 
 def changed(
@@ -259,15 +258,12 @@ def changed(
     return container
 
 
-def with_newest(
-    wish: Wish, extension: Extension, installation: Installation, there: Sequence[Installation]
-) -> Extension:
+def with_newest(wish: Wish, extension: Extension, installation: Installation, newest: Installation) -> Extension:
     """
     Return a changed extension, from which packages are lost if there is a newer one than the installation it changes.
 
     Raise ExtendingError if nobody has asked for the earlier one: it is loaded in a shell since before the newer one.
     """
-    newest = list(extensions.of_name(extension.base.module, extension.name, there).values())[-1]
     if newest.root == installation.root:
         return extension
     if not (wish.module or wish.request.date or extension.date):

@@ -1,0 +1,125 @@
+"""Let eb install an easyconfig, and say what was installed, or that it is there already."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+from ebsif import files
+from ebsif.eb import framework, running
+from ebsif.environments import plan
+from ebsif.environments.extension import ExtendingError
+from ebsif.environments.request import FORCING
+from ebsif.installed import places
+from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
+from ebsif.report import output
+from ebsif.report.steps import format_time
+
+# Options of eb to install in other places.
+ELSEWHERE = ("--prefix", "--installpath", "--configfiles")
+# EasyBuild's message if another eb installs the same module, or if its lock stayed.
+LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
+
+
+class InUseError(ExtendingError):
+    """Another eb installs the module, perhaps from the files that this attempt has written."""
+
+
+def install(
+    path: Path,
+    again: bool,
+    more: list[str],
+    variables: Optional[Mapping[str, str]] = None,
+    otherwise: str = ", or choose another --name or --date",
+) -> None:
+    """Install an easyconfig with more variables for eb, and print how to load the module."""
+    place = framework.place_of(path.resolve())
+    if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
+        raise ExtendingError(
+            f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
+            f"again{otherwise}"
+        )
+    start, is_new = time.monotonic(), not files.is_there(place.installation)
+    try:
+        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **(variables or {}))
+    except KeyboardInterrupt:
+        print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
+        raise
+    if done.status:
+        if not done.is_explained:
+            done.print_program()
+        lock = LOCKED.fullmatch(done.reason)
+        raise (
+            InUseError(places.locked(place.module, Path(lock[1])))
+            if lock
+            else ExtendingError(plan.with_similar_names(done.message))
+        )
+    if place.file.exists():
+        there = installed_from(path)
+        if not done.skipped:
+            word = places.word(there)
+            name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
+            say = output.note if done.warned else output.done
+            say(f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}")
+        if done.imported:
+            # imports say nothing about what packages do
+            own = (
+                ""
+                if "'verify':" in path.read_text(encoding="utf-8")
+                else "; to add a test of your own: --verify COMMAND"
+            )
+            output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
+        if is_new and not done.skipped and can_be_removed(there, more):
+            output.hint(f"undo: ebsif remove {shown(there)}")
+        output.hint(f"load it with: {there.load}")
+
+
+def is_installed(path: Path, place: framework.ModulePlace) -> bool:
+    """Return whether an installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
+    copy = place.installation / "easybuild" / path.name
+    return copy.is_file() and copy.read_bytes() == path.read_bytes()
+
+
+def can_be_removed(installation: Installation, options: Sequence[str]) -> bool:
+    """Return whether the whole name of an installation, made with options of eb, means it without these, too."""
+    found = places.installed_as(shown(installation), places.everything())
+    return bool(found and places.is_same(found.root, installation.root)) and not any(
+        one.startswith(ELSEWHERE) for one in options
+    )
+
+
+# --- the result
+
+
+def installed_from(path: Path) -> Installation:
+    """Return the installation that an easyconfig makes."""
+    place = framework.place_of(path.resolve())
+    return Installation(place.installation, place.module, place.file, place.use)
+
+
+def print_result(installation: Installation, is_new: bool) -> None:
+    """Print an installation as JSON, in one line."""
+    print(
+        json.dumps(
+            {
+                "module": shown(installation),
+                "name": places.word(installation),
+                "load": installation.load,
+                "root": str(installation.root),
+                "new": is_new,
+            }
+        )
+    )
+
+
+def nothing_to_do(installation: Installation, state: str = "has these packages already", as_json: bool = False) -> int:
+    """Say that a module is installed already, and how to load it; return the exit status."""
+    if as_json:
+        print_result(installation, is_new=False)
+    output.done(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
+    output.hint(f"load it with: {installation.load}")
+    return 0
