@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
+
 from ebsif import modulestool
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
@@ -29,7 +31,7 @@ def command_line(module: str, directory: Optional[Path] = None) -> str:
     for option, variable in (("-B", "APPTAINER_BINDPATH"), ("--overlay", "APPTAINER_OVERLAY")):
         if changed.get(variable):
             words += [option, changed[variable]]
-    words += [f"--{option.lower()}" for option in ("NV", "ROCM") if f"APPTAINER_{option}" in changed]
+    words += [one.option for one in GPU_KINDS.values() if f"APPTAINER_{one.option.lstrip('-').upper()}" in changed]
     variables = [
         f"{prefix}ENV_{name}={shlex.quote(after[f'{prefix}ENV_{name}'])}"
         for name in sorted(key[len("APPTAINERENV_") :] for key in changed if key.startswith("APPTAINERENV_"))

@@ -3,6 +3,8 @@
 import re
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
+
 OURS = (
     "bin/start-shell",
     "bin/container-exec",
@@ -28,6 +30,9 @@ KINDS = {
     "wrapper": r'exec "?\$SIF"? \S+ "\$@"',
 }
 
+# Options of the runtime for GPUs, which the module sets.
+GPU_OPTIONS = re.compile(rf" ({'|'.join(re.escape(one.option) for one in GPU_KINDS.values())})\b")
+
 
 def in_place_of(name: str, text: str) -> Optional[str]:
     """Return the name of our script that replaces this one, 'wrapper', 'requirements', or None."""
@@ -37,7 +42,7 @@ def in_place_of(name: str, text: str) -> Optional[str]:
         return "requirements"
     if re.fullmatch(r"bin/[\w.+-]+", name):
         # one name for every variable with the image's path
-        text = re.sub(r"\$\{?SIF[A-Z0-9_]*\}?", "$SIF", re.sub(r" --(nv|rocm)\b", "", text))
+        text = re.sub(r"\$\{?SIF[A-Z0-9_]*\}?", "$SIF", GPU_OPTIONS.sub("", text))
         return next(
             (kind for kind, call in KINDS.items() if re.search(rf"(?m)^[^#\n]*\b(singularity|apptainer) {call}", text)),
             None,
