@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.schedulers import PBS, SCHEDULERS, Slurm
 from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
 from ebsif import files
@@ -17,16 +18,17 @@ from ebsif.errors import EbsifError
 from ebsif.installed.health.subject import PROGRAMS
 
 FILES = Path(__file__).parent / "files"
-LAUNCHERS = {"slurm": "srun", "pbs": "mpiexec"}
+# The schedulers for which settings.py and checks.py have options.
+SUPPORTED = (Slurm.kind, PBS.kind)
 
 
 def write(
     site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path, overwrite: bool = False
 ) -> int:
     """Write checks of containers that aren't archived, by default for the site's partition; return their number."""
-    if site.scheduler.kind not in LAUNCHERS:
+    if site.scheduler.kind not in SUPPORTED:
         raise EbsifError(
-            f"{site.name} uses {site.scheduler.kind}, but the checks only support {' and '.join(LAUNCHERS)}"
+            f"{site.name} uses {site.scheduler.kind}, but the checks only support {' and '.join(SUPPORTED)}"
         )
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
@@ -61,7 +63,7 @@ def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]
         "name": site.name,
         "description": site.description,
         "scheduler": scheduler.kind,
-        "launcher": LAUNCHERS[scheduler.kind],
+        "launcher": SCHEDULERS[scheduler.kind].starter,
         "launch_options": scheduler.launch_options,
         "modules": scheduler.modules,
         "account_variables": scheduler.account.variables,
@@ -71,7 +73,7 @@ def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]
 
 def partition_data(scheduler: SchedulerSettings, name: Optional[str], partition: Partition) -> dict[str, Any]:
     """Return the entry for a partition."""
-    slurm = scheduler.kind == "slurm"
+    slurm = scheduler.kind == Slurm.kind
     access = [f"--partition={name}" if slurm else f"-q {name}"] if name else []
     if slurm:
         access += [f"--qos={partition.qos}"] if partition.qos else []
