@@ -25,6 +25,7 @@ from support import CHECKOUT, make_wheel  # noqa: E402 in another directory
 
 PYTHON = "/opt/miniconda3/envs/pytorch/bin/python"
 VENV = "/user-software/venv"
+UV_INSTALL = ("/opt/uv", "pip", "install", "--python", f"{VENV}/bin/python")
 SITE = "venv/lib/python3.11/site-packages"
 # written by installers, or with the time of the installation
 OWN = ("INSTALLER", "REQUESTED", "RECORD", "uv_cache.json", "uv_build.json")
@@ -170,11 +171,7 @@ class Place:
             self.run(
                 software,
                 [
-                    "/opt/uv",
-                    "pip",
-                    "install",
-                    "--python",
-                    f"{VENV}/bin/python",
+                    *UV_INSTALL,
                     "-r",
                     file,
                     "-c",
@@ -219,11 +216,7 @@ class Place:
                 self.run(
                     software,
                     [
-                        "/opt/uv",
-                        "pip",
-                        "install",
-                        "--python",
-                        f"{VENV}/bin/python",
+                        *UV_INSTALL,
                         "--no-deps",
                         "-r",
                         "/user-software/locked.txt",
