@@ -1,5 +1,5 @@
 """
-Try on this machine what people do with modules: install, load, pack, extend, run two ranks, end a job, unload, remove.
+Try on this machine what people do with modules: install, load, pack, extend, run jobs, unload, remove.
 
 Each step runs the commands that a person would type. EasyBuild has no configuration but the syntax of module files, and
 installs into one directory, where everything is written. Packages come from a wheel that is made here, so no network is
@@ -24,11 +24,12 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
-from ebsif import modulestool, processes
+from ebsif import modulestool, processes, servers
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.yamltext import as_yaml
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
+from ebsif.installed import lock
 from ebsif.jobs import job
 from ebsif.report.findings import ERROR
 from ebsif.report.steps import Steps
@@ -54,6 +55,26 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended-" + rank, "w").clo
 time.sleep(1)
 open("started-" + rank, "w").close()
 time.sleep(600)
+"""
+# A server, whose last argument is its socket, and a program that asks it; of Ray it needs the nodes of the job.
+SERVER = """\
+import http.server, socketserver, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    address_string = lambda self: "client"
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+socketserver.UnixStreamServer(sys.argv[-1], Handler).serve_forever()
+"""
+CLIENT = """\
+import os, urllib.request
+if "RAY_ADDRESS" in os.environ:
+    import ray
+    ray.init()
+    ray.get(ray.remote(os.getpid).remote())
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"], headers=headers))
+open("answered", "w").close()
 """
 
 
@@ -167,6 +188,7 @@ class SelfTest:
             "extend": self.extend,
             "two ranks": self.start_ranks,
             "signal": self.end_ranks,
+            "server": self.serve,
             "unload": self.unload,
             "remove": self.remove,
         }
@@ -212,9 +234,25 @@ class SelfTest:
 
     def start_ranks(self) -> str:
         """Start two ranks on a node, in a job."""
-        program = self.scheduler.submit[0]
-        if not shutil.which(program):
-            raise ImpossibleError(f"there is no scheduler ({program} is not on PATH)")
+        self.submit(["--tasks-per-node", "2"], RANK)
+        self.wait_for_job("started-*-of-2", "started both ranks", 2)
+        return f"{self.scheduler.kind}: both ranks have started"
+
+    def serve(self) -> str:
+        """Start a server and a program that asks it, in a job; if the image has Ray, both with Ray."""
+        versions = lock.read(Path(self.loaded["CONTAINERROOT"])).image_versions
+        ray = "ray" in versions and not servers.ray_is_open(versions)
+        server = shlex.join(["python", "-c", SERVER, servers.SOCKET])
+        self.submit([*(["--launcher", "ray"] if ray else []), "--server", server, "--ready", "/"], CLIENT)
+        self.wait_for_job("answered", "got an answer of its server")
+        self.close()
+        return f"a program has asked it{', and Ray' if ray else ''}"
+
+    def submit(self, options: Sequence[str], program: str) -> None:
+        """Submit a job; raise ImpossibleError if there can be none here."""
+        submit = self.scheduler.submit[0]
+        if not shutil.which(submit):
+            raise ImpossibleError(f"there is no scheduler ({submit} is not on PATH)")
         self.require_answer()
         if not any(word.startswith("--account") for word in self.of_job):
             try:
@@ -225,8 +263,7 @@ class SelfTest:
             "job",
             self.installed[-1],
             *self.site,
-            "--tasks-per-node",
-            "2",
+            *options,
             "--time",
             "10",
             "--name",
@@ -235,25 +272,22 @@ class SelfTest:
             *self.of_job,
             "--",
             "-c",
-            RANK,
+            program,
         )
         submitted = re.search(self.scheduler.submitted, said)
         if not submitted:
-            raise EbsifError(f"{program} has printed no ID of the job")
+            raise EbsifError(f"{submit} has printed no ID of the job")
         self.job = submitted[1]
+
+    def wait_for_job(self, pattern: str, what: str, number: int = 1) -> None:
+        """Wait until the job makes so many files, which say that it has done something; else end it."""
         try:
             self.wait_in_queue()
-            self.wait_for(
-                "started-*-of-2",
-                QUEUE,
-                "the job has left the queue, but not started both ranks "
-                f"within {QUEUE} seconds; {self.work} has its output",
-                2,
-            )
+            failure = f"the job has left the queue, but not {what} within {QUEUE} seconds; {self.work} has its output"
+            self.wait_for(pattern, QUEUE, failure, number)
         except (EbsifError, OSError):
             self.close()
             raise
-        return f"{self.scheduler.kind}: both ranks have started"
 
     def require_answer(self) -> None:
         """Raise ImpossibleError without an answer of the scheduler: many machines that have its commands have none."""

@@ -15,7 +15,8 @@ from account import as_root
 from parts import TOOLS
 from support import Site, blocks, write_program
 
-STEPS = ["machine", "record", "install", "load", "pack", "extend", "two ranks", "signal", "unload", "remove"]
+STEPS = ["machine", "record", "install", "load", "pack", "extend", "two ranks", "signal", "server", "unload", "remove"]
+IN_JOBS = ("two ranks", "server")
 
 
 # Run a job on this machine, where mpiexec starts its ranks. As with PBS, a running job has no output in its directory.
@@ -45,7 +46,7 @@ def outcomes_in(text):
 
 
 def test_with_a_scheduler(tmp_path, base_image, cluster):
-    """A-05: every step works for an ordinary account, in a directory with a space; nothing is left."""
+    """A-05, Y-03: every step works for an ordinary account, in a directory with a space; nothing is left."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     site.work = tmp_path / "of mine"
     site.work.mkdir()
@@ -58,6 +59,7 @@ def test_with_a_scheduler(tmp_path, base_image, cluster):
     assert outcomes["load"][1].startswith("Python 3.11.")
     assert outcomes["two ranks"][1] == "slurm: both ranks have started"
     assert outcomes["signal"][1] == "SIGTERM has reached both ranks"
+    assert outcomes["server"][1] == "a program has asked it"
     assert re.match(r"EasyBuild 5.*, apptainer version 1.*, .*Lmod", outcomes["machine"][1])
     assert {path.name for path in site.work.iterdir()} == {"image.sif", "selftest.json"}
     # the runtime's own
@@ -132,10 +134,10 @@ def test_without_a_scheduler(tmp_path, base_image, tool):
     rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
     outcomes = {row[0]: row[1:] for row in rows[1:]}
     assert [row[0] for row in rows] == ["step", *STEPS], done.stdout
-    assert outcomes["two ranks"][0] == "not possible here", done.stdout
-    assert outcomes["two ranks"][2] == "there is no scheduler (qsub is not on PATH)"
+    for name in IN_JOBS:
+        assert outcomes[name][::2] == ["not possible here", "there is no scheduler (qsub is not on PATH)"], done.stdout
     assert outcomes["signal"][::2] == ["ok", "SIGTERM has reached a program that was started without a job"]
-    assert {outcomes[name][0] for name in STEPS if name != "two ranks"} == {"ok"}, done.stdout
+    assert {outcomes[name][0] for name in STEPS if name not in IN_JOBS} == {"ok"}, done.stdout
     assert done.returncode == 0
     assert not list(site.temporary.glob("ebsif-selftest-*"))
 
@@ -165,10 +167,11 @@ def test_an_image_without_pip(tmp_path, small_image):
     )
     outcomes = outcomes_in(done.stdout)
     others = {step: one for step, one in outcomes.items() if one[0] != "ok"}
-    assert list(others) == ["pack", "extend", "two ranks"], others
+    assert list(others) == ["pack", "extend", *IN_JOBS], others
     reason = "the module has no user software: the Python of the image has no pip or venv"
     assert others["pack"] == others["extend"] == ("not possible here", reason)
-    assert others["two ranks"] == ("not possible here", "there is no scheduler (qsub is not on PATH)")
+    for name in IN_JOBS:
+        assert others[name] == ("not possible here", "there is no scheduler (qsub is not on PATH)")
     assert done.returncode == 0
     assert not list(site.work.iterdir())
 

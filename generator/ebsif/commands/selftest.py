@@ -1,9 +1,9 @@
 """Try whether everything works on this machine: a test of the machine, the site and ebsif that takes about a minute.
 
 A module is made for IMAGE, which has to contain Python, where it is. The module is installed, loaded, packed, extended
-by a package, started as two ranks in a job, ended by a signal, unloaded and removed. Without IMAGE, the image of the
-newest installed module is used, else one of the catalog. The SHA256 of the image is computed, which takes longer for
-a large one.
+by a package, started as two ranks in a job, ended by a signal, unloaded and removed. Another job starts a server and a
+program that asks it, with Ray if the image has it. Without IMAGE, the image of the newest installed module is used,
+else one of the catalog. The SHA256 of the image is computed, which takes longer for a large one.
 
 Everything is written below one directory, which jobs must be able to read, and removed at the end. If a step fails,
 the directory stays; the file log in it has all commands and their output. The exit status is 1 then. Neither root nor
