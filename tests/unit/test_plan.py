@@ -165,6 +165,13 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
     made = extension.Extension(bases.Container, "x")
     monkeypatch.setattr(downloads, "key_of", lambda _: "new")
     assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+    # what another command is removing, as it can be seen here: a name without a file
+    with monkeypatch.context() as other:
+        other.setattr(Path, "iterdir", lambda folder: iter([folder / "gone", folder / "new"]))
+        assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+        # or the directory
+        other.setattr(Path, "iterdir", lambda folder: iter(os.listdir(folder / "gone")))
+        assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
     kept.parent.chmod(0o770)
     assert downloads.for_check(made) == {}
     kept.parent.chmod(0o700)

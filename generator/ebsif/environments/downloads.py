@@ -37,10 +37,17 @@ def variables_of(extension: Extension) -> dict[str, str]:
     folder = folder_of_all()
     if os.environ.get(VARIABLE) or not is_own(folder):
         return {}
-    for path in folder.iterdir():
-        if time.time() - path.lstat().st_mtime > SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
+    remove_old(folder)
     return {VARIABLE: str(folder / key_of(extension))}
+
+
+def remove_old(folder: Path) -> None:
+    """Remove what is old in a directory from which other commands may remove files, or it, at the same time."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.lstat().st_mtime > SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def are_left(variables: dict[str, str]) -> bool:
