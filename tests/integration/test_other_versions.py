@@ -81,7 +81,7 @@ def test_what_was_asked_for_comes_first(place):
     ]
     fsspec = (
         "fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
-        "fsspec<=2025.3.0,>=2023.1.0; this may affect: torch 2.13.0+cpu needs fsspec>=0.8.5"
+        "fsspec<=2025.3.0,>=2023.1.0; these allow it: torch 2.13.0+cpu needs fsspec>=0.8.5"
     )
     assert fsspec in said
     assert (

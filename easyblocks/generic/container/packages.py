@@ -164,7 +164,7 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         Return the packages of the image that user software hides with another version, for the record.
 
         Each has its name, both versions, and texts on what requires it: what it breaks; of the others, what in user
-        software the image's version doesn't suit, and what it could affect.
+        software the image's version doesn't suit, and what allows both versions.
         """
         found = []
         for name in sorted(image):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FITS, BREAKS = "fits", "breaks"
+BUILT_WITH_IT = "what was built with it may fail or compute wrong results"
 # The newest releases of which it is known that they need exactly one release of torch.
 NEWEST_KNOWN = {"torchvision": (0, 28), "torchaudio": (2, 9)}
 
@@ -315,8 +316,8 @@ def report(
             )
         if name in bound and not force:
             raise ExtendingError(
-                f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and what was built with it may fail "
-                f"or compute wrong results with another one. If you mean it:{again.line('--replace', line, '--force')}"
+                f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and {BUILT_WITH_IT} with another "
+                f"one. If you mean it:{again.line('--replace', line, '--force')}"
             )
         for who, where, required in dependents(name, there, own, set(map(name_in, lines))):
             fits = allows(required, version)
@@ -324,15 +325,17 @@ def report(
             rows.append([who, where, required, FITS if fits else BREAKS])
         output.note(
             f"{name} {version} instead of the image's {there[name][1]}"
-            f"{f', which is {bound[name]}' if name in bound else ''}"
+            f"{f', which is {bound[name]}: {BUILT_WITH_IT}' if name in bound else ''}"
         )
     with contextlib.redirect_stdout(sys.stderr) if to_stderr else contextlib.nullcontext():
-        if rows:
-            print_table(["PACKAGE", "WHERE", "REQUIRES", "VERDICT"], rows)
+        if not rows:
+            print("no package in image and extension requires replaced packages")
+            return
+        print_table(["PACKAGE", "WHERE", "REQUIRES", "VERDICT"], rows)
         verb = "requires" if len(rows) == 1 else "require"
         print(
             f"{output.format_count(len(rows), 'package')} in image and extension {verb} replaced packages; "
-            f"{breaks or 'none'} would break"
+            f"{f'{breaks} would break' if breaks else 'none needs another version'}"
         )
 
 

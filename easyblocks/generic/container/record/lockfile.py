@@ -303,7 +303,7 @@ def replacement(name: str, version: str, image: str, breaks: List[str], wanted: 
     parts = ["%s %s instead of the image's %s" % (name, version, image)]
     parts += ["because " + ', '.join(wanted)] if wanted else []
     parts += ["this breaks: " + ', '.join(breaks)] if breaks else []
-    parts += ["this may affect: " + ', '.join(affects)] if affects else []
+    parts += ["these allow it: " + ', '.join(affects)] if affects else []
     return '; '.join(parts)
 
 
