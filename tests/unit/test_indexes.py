@@ -1,6 +1,7 @@
 """Names that no package index has are said before pip starts. No image and no network are needed."""
 
 import http.server
+import json
 import logging
 import socket
 import threading
@@ -9,12 +10,23 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import bases, indexes, replacing
+from ebsif.environments import bases, indexes, offers, pytorch, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
-# The answer of an index to a question for a name.
-STATUS = {"simple": 200, "einops": 200, "private": 401, "broken": 500, "moved": 301, "onlyget": 405}
+# The answer of an index to a question for a name, and the files that it has.
+STATUS = {"private": 401, "broken": 500, "moved": 301, "simple": 200}
+FILES = {
+    "einops": ["einops-0.7.tar.gz", "einops-0.8.0-py3-none-any.whl", "einops-0.9a1.zip", "einops-odd.exe"],
+    "lightly": ["lightly-1.5-py3-none-any.whl"],
+    "torchvision": ["torchvision-0.28.0-cp311-cp311-manylinux_2_28_x86_64.whl"],
+    "torchdata": ["torchdata-0.11-py3-none-any.whl"],
+    "torchaudio": ["torchaudio-2.13.0+cpu-cp311-cp311-linux_x86_64.whl"],
+}
+# What the metadata of a file says that it requires.
+METADATA = {"lightly-1.5-py3-none-any.whl": "Requires-Dist: torchvision>=0.20\nRequires-Dist: nosuch; extra == 'x'\n"}
+# Those of PyTorch's index.
+BUILDS = {"torchvision": ["torchvision-0.28.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl"]}
 
 
 class Index(http.server.BaseHTTPRequestHandler):
@@ -22,23 +34,24 @@ class Index(http.server.BaseHTTPRequestHandler):
 
     asked: list = []
 
-    def do_HEAD(self):
-        """Answer as PyPI does."""
+    def do_GET(self):
+        """Answer as PyPI does: pages in JSON, metadata of files; in HTML as PyTorch's index does."""
         name = self.path.strip("/").rpartition("/")[2]
         self.asked.append(name)
-        self.send_response(STATUS.get(name, 404))
+        files = (BUILDS if "/whl/cpu/" in self.path else FILES).get(name)
+        text, form = METADATA.get(name.removesuffix(".metadata"), ""), "text/html"
+        if files and "/whl/" in self.path:
+            text = "".join(f'<a href="/files/{file}#sha256=0">{file}</a>' for file in files)
+        elif files:
+            form = "application/vnd.pypi.simple.v1+json"
+            text = json.dumps({"files": [{"url": f"/f/{one}", "core-metadata": one in METADATA} for one in files]})
+        self.send_response(200 if text else STATUS.get(name, 404))
         if name == "moved":
             self.send_header("Location", "/simple/einops/")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Type", form)
+        self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-
-    def do_GET(self):
-        """Answer alike, but for what has no other answer."""
-        if self.path.endswith("/shy/"):
-            self.send_response(200)
-            self.end_headers()
-        else:
-            self.do_HEAD()
+        self.wfile.write(text.encode())
 
     def log_message(self, *_):
         """Print nothing."""
@@ -57,37 +70,39 @@ def index():
 @pytest.fixture
 def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
-    image = KnownImage("3.11", {"torch": "2.13.0"})
+    image = KnownImage("3.11", {"torch": "2.13.0+cpu"})
     monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
     monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
+    monkeypatch.setattr(pytorch.rule(), "INDEX", index.replace("simple", "whl/"))
     monkeypatch.delenv("NETRC", raising=False)
 
     def run(wanted, settings=None, typed=()):
         text = f"[global]\nindex-url = {index}\n" if settings is None else settings
         monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
         Index.asked.clear()
-        return indexes.why_unknown(SimpleNamespace(), image, stages_of(wanted), {"own"}, typed=typed)
+        answer = indexes.ask(SimpleNamespace(), image, stages_of(wanted), {"own"}, typed=typed)
+        return answer.problem or pytorch.offer(answer.builds)
 
     return run
 
 
 def test_names_that_exist_nowhere(said):
     """N-07, issue 60: all of them at once, with a name that exists, and what to do if another index has them."""
-    text = said(["einops", "transfomers>=4 # typo", "No_Such.Thing[extra]; python_version > '3'", "moved", "shy"])
+    text = said(["einops", "transfomers>=4 # typo", "No_Such.Thing[extra]; python_version > '3'", "moved"])
     assert text == (
         "no package index has transfomers (did you mean transformers?), no-such-thing\n"
-        "Correct those names. If an index of yours has them:\n    ebsif extend ... --add '--extra-index-url URL'"
+        "Correct those names.\nIf an index of yours has them:\n    ebsif extend ... --add '--extra-index-url URL'"
     )
     text = said(["transfomers[torch]>=4"], typed=["extend", "x/1", "--add", "transfomers[torch]>=4", "--check"])
     assert text.splitlines()[1:3] == ["With that name:", "    ebsif extend x/1 --add 'transformers[torch]>=4' --check"]
-    assert said(["nosuch"], typed=["extend", "--add", "nosuch"]).splitlines()[1].startswith("Correct that name. ")
+    assert said(["nosuch"], typed=["extend", "--add", "nosuch"]).splitlines()[1].startswith("Correct that name.")
 
 
 @pytest.mark.parametrize(
     "wanted",
     [
         # an error is no answer
-        ["private", "broken", "onlyget"],
+        ["private", "broken"],
         # the image or user software has them, or they come from elsewhere
         ["torch", "inimage", "own", "nosuch @ https://example.org/nosuch.whl", "nosuch[extra]"],
         ["nosuch ; python_version < '3.8'", "-e git+https://example.org/nosuch#egg=nosuch", "nosuch"],
@@ -133,6 +148,7 @@ def test_settings_of_pip(said, index, tmp_path, settings, is_asked):
     """N-07: the settings of pip in the image count as they do for pip; in directories, names are looked for."""
     (tmp_path / "linked_one-1.0-py3-none-any.whl").touch()
     (tmp_path / "indexed").mkdir()
+    (tmp_path / "indexed/indexed-1.0.tar.gz").touch()
     filled = settings.format(index=index, wheels=tmp_path)
     text = said(["nosuch", "linked.one"], filled)
     assert text.startswith("no package index has nosuch") == is_asked
@@ -160,7 +176,7 @@ def test_asks_no_other_index(said, index):
 
 def test_no_answer(said, monkeypatch):
     """N-07: without a network, or with an index that doesn't answer, nothing is said, and nobody waits for long."""
-    monkeypatch.setattr(indexes, "SECONDS", 0.3)
+    monkeypatch.setattr(offers, "SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_index = f"-i http://127.0.0.1:{silent.getsockname()[1]}"
         start = time.monotonic()
@@ -184,3 +200,42 @@ def test_without_the_image(said, monkeypatch):
 
     monkeypatch.setattr(bases, "image_of", fail)
     assert said(["nosuch"]) == ""
+
+
+def test_versions_that_exist_nowhere(said):
+    """N-07: the newest ones that there are, and what takes them; a pre-release can be asked for."""
+    assert said(["einops==99", "torchdata>=1"]) == (
+        "no package index has einops==99: there are only 0.8.0, 0.7\n"
+        "no package index has torchdata>=1: there is only 0.11\n"
+        "To take versions that fit:\n    ebsif extend ... --add einops torchdata\n"
+        "If an index of yours has them:\n    ebsif extend ... --add '--extra-index-url URL'"
+    )
+    assert said(["einops==0.9a1", "einops<0.8"]) == ""
+
+
+def test_packages_of_pytorch(said, index, monkeypatch):
+    """N-07: PyTorch's index is offered for what other indexes have for another torch than the image's."""
+    where = f"--extra-index-url {index.replace('simple', 'whl')}/cpu"
+    start = "pip would take torchvision for another torch than the image's, 2.13.0+cpu\n"
+    has = "PyTorch's index has the build for that torch. To take it (--yes does, too):\n    ebsif extend ... --add "
+    assert said(["torchvision"]).startswith(f"{start}{has}'{where}'\nTo install it nevertheless")
+    assert said(["lightly"]).startswith(start.replace("torchvision", "torchvision (needed by lightly)"))
+    # it has no such version; the build is there already; it isn't compiled; another index has the build
+    for wanted in (["torchvision<0.20"], [where, "torchvision"], ["torchdata"], ["torchaudio"]):
+        assert "PyTorch" not in said(wanted)
+    monkeypatch.setattr(pytorch.rule(), "INDEX", "http://127.0.0.1:9/")
+    assert "PyTorch's index, http://127.0.0.1:9/cpu, doesn't answer here." in said(["torchvision"])
+    (stage,) = pytorch.with_index(stages_of(["lightly"]), "https://example.org/cpu")
+    assert list(stage.written) == ["--extra-index-url https://example.org/cpu", "lightly"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("pytorch", "torch, and the image has it (2.13.0+cpu)"), ("sklearn", "scikit-learn")]
+)
+def test_names_of_modules(said, name, meant):
+    """N-07: packages that only say that they have another name aren't asked for: that name is said."""
+    assert said([name], typed=["extend", "x", "--add", name]).splitlines() == [
+        f"pip's name of {name} is {meant}",
+        "With that name:",
+        f"    ebsif extend x --add {meant.partition(',')[0]}",
+    ]

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
-from ebsif.environments import change, extending
+from ebsif.environments import change, extending, indexes
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements
@@ -130,7 +130,7 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     monkeypatch.setattr(
         extending.replacing, "why_impossible", lambda _, __, stages, own, ___: f"{stages[0].lines} {sorted(own)}"
     )
-    monkeypatch.setattr(extending.indexes, "why_unknown", lambda *_: "unknown")
+    monkeypatch.setattr(extending.indexes, "ask", lambda *_: indexes.Answer("unknown"))
     wish = extending.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
         extending.make(wish)

@@ -7,12 +7,13 @@ from pathlib import Path
 from shlex import join
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import Stage, append, lines_of, stages_of, with_commands
-from ebsif.environments import bases, change, indexes, installing, making, repeating, replacing, system, trust
+from ebsif.environments import bases, change, indexes, installing, making, pytorch, repeating, replacing, system, trust
 from ebsif.environments.change import Environment
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import Companion, ExtendingError, Extension
@@ -175,13 +176,14 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         return DECLINED
     for installation in installed:
         change.report_left_behind(installation, name, wanted)
+    stages, why_not = checked(wish, container, image, wanted, packages_on(container, installed))
     return Extension(
         container,
         name,
-        append(container.stages, wanted, name),
+        append(container.stages, stages, name),
         installed_base=installed[0] if installed else None,
         added=wish.added,
-        problem=problem(wish, container, image, wanted, packages_on(container, installed)),
+        problem=why_not,
     )
 
 
@@ -215,13 +217,17 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         wanted = with_commands(wanted_packages(wish, environment.image), wish.commands)
         environment.stages = append(environment.stages, wanted, name)
     change.report_projects(environment)
+    own = environment.own
+    stages, why_not = checked(wish, container, environment.image, own, environment.packages)
+    if stages is not own:
+        environment.set_own(stages)
     extension = Extension(
         change.pinned(container, environment),
         name,
         environment.stages,
         inherited=environment.stages[: environment.inherited],
         kept=environment.pins,
-        problem=problem(wish, container, environment.image, environment.own, environment.packages),
+        problem=why_not,
         before=installation,
         earlier=earlier,
         is_change=is_change,
@@ -308,9 +314,8 @@ def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Se
     else:
         container, installed = found, places.called(found.module)[:1]
     image = bases.known_image(container, installed)
-    return problem(
-        wish, container, image, requirements.split_into_stages(list(lines)), packages_on(container, installed)
-    )
+    stages = requirements.split_into_stages(list(lines))
+    return checked(wish, container, image, stages, packages_on(container, installed))[1]
 
 
 def packages_on(container: Container, installed: Iterable[Installation]) -> set[str]:
@@ -319,18 +324,34 @@ def packages_on(container: Container, installed: Iterable[Installation]) -> set[
     return own | requirements.names_in(lines_of(container.stages))
 
 
-def problem(wish: Wish, container: Container, image: KnownImage, stages: Sequence[Stage], own: Collection[str]) -> str:
-    """Return why stages can't be installed, as far as it is known; `own` packages may hide those of the image."""
+def checked(
+    wish: Wish, container: Container, image: KnownImage, stages: Sequence[Stage], own: Collection[str]
+) -> tuple[Sequence[Stage], str]:
+    """
+    Return why stages can't be installed, as far as it is known, with the stages.
+
+    `own` packages may hide those of the image. Stages look for packages in PyTorch's index, too, if they have to, and
+    the person has agreed.
+    """
     request = wish.request
     if request.dry_run:
         # perhaps only an easyconfig is asked for, for another machine
-        return ""
+        return stages, ""
     if note := replacing.without_compiler(container, image, stages, own, request.image):
         output.note(note)
     texts = [replacing.why_impossible(container, image, stages, own, request.image)]
     if not request.writes:
-        texts.append(indexes.why_unknown(container, image, stages, own, request.image, request.repeated))
-    return "\n".join(filter(None, texts))
+        answer = indexes.ask(container, image, stages, own, request.image, request.repeated)
+        texts.append(answer.problem)
+        builds = [] if remedies.NEVERTHELESS[-1] in request.more else answer.builds
+        if builds and request.yes and all(one.answers for one in builds):
+            output.note(f"pip looks in {builds[0].index}, too: {pytorch.reasons(builds)}")
+            stages = pytorch.with_index(stages, builds[0].index)
+        elif any(one.is_needed for one in builds):
+            texts.append(pytorch.offer(builds))
+        elif builds:
+            output.note(pytorch.offer(builds))
+    return stages, "\n".join(filter(None, texts))
 
 
 # --- what is asked before

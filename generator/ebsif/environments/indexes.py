@@ -1,45 +1,41 @@
-"""Ask the package indexes that pip would use for names, so that those that exist nowhere are said before pip starts."""
+"""What the package indexes that pip would use say of requirements before pip starts, and what to do about it (N-07)."""
 
 import argparse
 import configparser
 import contextlib
-import netrc
-import os
-import queue
 import re
 import shlex
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
-from typing import NoReturn, Optional
-from urllib.parse import unquote, urlsplit
-from urllib.request import Request
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.requirements import package_lines
-from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
+from ebsif.catalog.packagenames import ONLY_SAY_SO, meant_by
 from ebsif.catalog.stages import Stage, lines_of
-from ebsif.environments import bases, replacing
+from ebsif.environments import bases, offers, pytorch, replacing
 from ebsif.environments.extension import ExtendingError
+from ebsif.environments.offers import Asked, Pages, Place
+from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
-from ebsif.images.registry import connection
 from ebsif.packages.formats import condafile
 from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.requirements import name_in
 
-SECONDS = 3  # for all answers together
-MOST_AT_ONCE = 8  # questions
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
 # pip's names of settings, which are those of its options, too
 INDEX, MORE, LINKS, NONE = "index-url", "extra-index-url", "find-links", "no-index"
 # Properties of a stage with which pip may find packages elsewhere.
 UNFORESEEABLE = ("pre", "modules", "env")
+NAMED = 3  # versions of a package in a message
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,21 @@ class Sources:
     links: tuple[str, ...] = ()
 
     @property
-    def all(self) -> list[tuple[str, bool]]:
-        """Each place, with whether it is an index."""
-        return [*((one, True) for one in self.indexes), *((one, False) for one in self.links)]
+    def places(self) -> tuple[Place, ...]:
+        """Each place."""
+        return (*(Place(one, True) for one in self.indexes), *(Place(one, False) for one in self.links))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    What indexes say of stages: why something can't be had, and the builds for the torch of an image that they lack.
+
+    `builds` are of PyTorch's own packages, which its index has.
+    """
+
+    problem: str = ""
+    builds: tuple[TorchBuild, ...] = ()
 
 
 class Options(argparse.ArgumentParser):
@@ -73,49 +81,100 @@ class Options(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def why_unknown(
+def ask(
     container: Container,
     known: KnownImage,
     stages: Sequence[Stage],
     own: Collection[str],
     image: Optional[Path] = None,
     typed: Sequence[str] = (),
-) -> str:
+) -> Answer:
     """
-    Return which packages that stages ask for exist nowhere, and what to do (N-07); empty if there are none.
+    Return what the indexes that pip would use say of what stages ask for.
 
-    Only an answer that says so (404), of every index that pip would use, counts: without a network, or with an index
-    that can't be asked, nothing is said. `own` are the normalized names of packages in user software, `typed` are the
-    words of the command.
+    Only what all of them say counts: without a network, or with an index that can't be asked, nothing is said. `own`
+    are the normalized names of packages in user software, `typed` are the words of the command.
     """
-    wanted = list(names_by_stage(stages, {*own, *known.packages}, known))
-    if not wanted:
-        return ""
+    wanted = list(wanted_by_stage(stages, {*own, *known.packages}, known))
+    misnamed = list(dict.fromkeys(one for _, some in wanted for one in some if one in ONLY_SAY_SO))
     try:
-        path = image or bases.image_of(container)
-        settings = parse(inspection.pip_settings(path))
-        asked = [(names, sources) for stage, names in wanted for sources in [sources_of(stage, settings)] if sources]
-        missing = nowhere(asked)
-        there, _ = replacing.packages_of(container, path) if missing else ({}, {})
+        asked = list(asked_in(container, wanted, image)) if wanted else []
+        end = offers.deadline()
+        pages = offers.ask(offers.questions(asked), end)
+        missing = [one.name for one in asked if one.files(pages) == ()]
+        there = replacing.packages_of(container, image)[0] if missing else {}
     except (ExtendingError, inspection.InspectionError, ValueError, configparser.Error):
         # pip says later what is wrong
-        return ""
-    return said([name for name in missing if name not in there], typed)
+        return Answer(said([], [], misnamed, known, typed))
+    others = [(one.wanted, found) for one in asked if (found := other_versions(one, pages, known))]
+    missing = list(dict.fromkeys(one for one in missing if one not in there))
+    problem = said(missing, others, misnamed, known, typed)
+    return Answer(problem, tuple(pytorch.builds(asked, pages, known, own, end)))
 
 
-def said(names: Sequence[str], typed: Sequence[str]) -> str:
-    """Return that packages exist nowhere, with names that resemble theirs; empty if there are none."""
-    if not names:
-        return ""
-    similar = {name: condafile.similar_to(name) for name in names}
-    listed = ", ".join(f"{name} (did you mean {similar[name]}?)" if similar[name] else name for name in names)
-    command = corrected(typed, similar)
-    which, them = ("that name", "it") if len(names) == 1 else ("those names", "them")
-    return (
-        f"no package index has {listed}\n"
-        + (f"With {which}:\n    {command}\n" if command else f"Correct {which}. ")
-        + f"If an index of yours has {them}:{remedies.line('--add', '--extra-index-url URL')}"
-    )
+def asked_in(
+    container: Container, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]", image: Optional[Path]
+) -> Iterator[Asked]:
+    """Yield what stages ask for, with the places where pip looks; raise an error if the image doesn't say these."""
+    settings = parse(inspection.pip_settings(image or bases.image_of(container)))
+    for stage, requirements in wanted:
+        sources = sources_of(stage, settings)
+        for name, one in requirements.items():
+            if sources and name not in ONLY_SAY_SO:
+                yield Asked(name, one, sources.places)
+
+
+def other_versions(asked: Asked, pages: Pages, image: KnownImage) -> "list[Version]":
+    """Return the versions that there are of a package, the newest first, if none of them is asked for."""
+    files = asked.files(pages) or ()
+    there = {one.version for one in files if one.version}
+    if not there or any(asked.wanted.specifier.contains(one, prereleases=True) for one in there):
+        return []
+    return offers.versions_in(files, image) or sorted(there, reverse=True)
+
+
+# --- what is said of it
+
+
+def said(
+    missing: Sequence[str],
+    others: "Sequence[tuple[Requirement, Sequence[Version]]]",
+    misnamed: Sequence[str],
+    image: KnownImage,
+    typed: Sequence[str],
+) -> str:
+    """Return that packages, or versions of them, exist nowhere, with those that are meant; empty if there are none."""
+    similar = {name: meant_by(name) for name in misnamed}
+    similar.update((name, condafile.similar_to(name)) for name in missing)
+    lines = [wrong_name(name, image) for name in misnamed]
+    if missing:
+        named = ", ".join(f"{name} (did you mean {similar[name]}?)" if similar[name] else name for name in missing)
+        lines.append(f"no package index has {named}")
+    lines += [no_version(*one) for one in others]
+    if similar:
+        command = corrected(typed, similar)
+        which = "that name" if len(similar) == 1 else "those names"
+        lines.append(f"With {which}:\n    {command}" if command else f"Correct {which}.")
+    if others:
+        lines.append("To take versions that fit:" + remedies.line("--add", *(one.name for one, _ in others)))
+    if missing or others:
+        them = "it" if len(missing) + len(others) == 1 else "them"
+        lines.append(f"If an index of yours has {them}:{remedies.line('--add', '--extra-index-url URL')}")
+    return "\n".join(lines)
+
+
+def wrong_name(name: str, image: KnownImage) -> str:
+    """Return that a package has another name, and whether the image has it."""
+    meant = meant_by(name) or ""
+    there = f", and the image has it ({image.packages[meant]})" if meant in image.packages else ""
+    return f"pip's name of {name} is {meant}{there}"
+
+
+def no_version(wanted: "Requirement", there: "Sequence[Version]") -> str:
+    """Return that no version of a package is asked for, and the newest ones that there are."""
+    newest = ", ".join(map(str, there[:NAMED]))
+    which = "the newest ones are" if len(there) > NAMED else "there are only" if there[1:] else "there is only"
+    return f"no package index has {wanted.name}{wanted.specifier}: {which} {newest}"
 
 
 def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str:
@@ -126,19 +185,19 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
     return shlex.join(["ebsif", *(re.sub(r"^[\w.-]+", name, word) if name else word for word, name in meant)])
 
 
-def names_by_stage(
+def wanted_by_stage(
     stages: Sequence[Stage], there: Collection[str], image: KnownImage
-) -> Iterator[tuple[Stage, list[str]]]:
-    """Yield stages with the normalized names that they ask an index for, up to one that does what can't be foreseen."""
+) -> "Iterator[tuple[Stage, dict[str, Requirement]]]":
+    """Yield stages with what they ask an index for, by normalized name, up to one that does what can't be foreseen."""
     placed = {name_in(line) for line in lines_of(stages) if "/" in line}
     for stage in stages:
         if any(getattr(stage, name) for name in UNFORESEEABLE):
             return
-        asked = dict.fromkeys(name for name, _, _ in replacing.asked_for([stage], (), image))
-        names = [name for name in asked if name not in placed and name not in there]
+        asked = {name: wanted for name, wanted, _ in replacing.asked_for([stage], (), image)}
+        asked = {name: one for name, one in asked.items() if name not in placed and name not in there}
         # the tool that has written hashes has seen the files
-        if names and not any(map(replacing.has_hash, stage.lines)):
-            yield stage, names
+        if asked and not any(map(replacing.has_hash, stage.lines)):
+            yield stage, asked
         if stage.post:
             return
 
@@ -179,87 +238,6 @@ def default_index() -> str:
     # not here: pip changes the logging of the process that imports it, and EasyBuild's has other methods
     command = [sys.executable, "-I", "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.strip()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=offers.SECONDS, check=True)
+        return done.stdout.strip()
     return ""
-
-
-# --- what is there
-
-
-def nowhere(asked: Iterable[tuple[Sequence[str], Sources]]) -> list[str]:
-    """Return the names that all their sources deny, as far as they answer in time."""
-    wanted = {(name, sources): sources.all for names, sources in asked for name in names}
-    questions: queue.SimpleQueue = queue.SimpleQueue()
-    answers: queue.SimpleQueue = queue.SimpleQueue()
-    todo = {(name, *place) for (name, _), places in wanted.items() for place in places}
-    for question in todo:
-        questions.put(question)
-
-    def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                question = questions.get_nowait()
-                answers.put((question, has(*question)))
-
-    # they may wait for a name server that never answers, and nobody waits for them
-    for _ in range(min(MOST_AT_ONCE, len(todo))):
-        threading.Thread(target=work, daemon=True).start()
-    found: dict[tuple[str, str, bool], Optional[bool]] = {}
-    end = time.monotonic() + SECONDS
-    with contextlib.suppress(queue.Empty):
-        while len(found) < len(todo):
-            question, answer = answers.get(timeout=max(0, end - time.monotonic()))
-            found[question] = answer
-    missing = [
-        name
-        for (name, _), places in wanted.items()
-        if places and all(found.get((name, *place)) is False for place in places)
-    ]
-    return list(dict.fromkeys(missing))
-
-
-def has(name: str, place: str, is_index: bool) -> Optional[bool]:
-    """Return whether a place may have files of a package, by its normalized name; None if it doesn't say."""
-    parts = urlsplit(place)
-    if parts.scheme in ("", "file"):
-        folder = Path(unquote(parts.path))
-        try:
-            files = [normal_name(path.name) for path in folder.iterdir()]
-        except OSError:
-            # perhaps it is in the image
-            return None
-        return name in files if is_index else any(file.startswith(f"{name}-") for file in files)
-    if not is_index or parts.scheme not in ("http", "https") or is_closed(place):
-        return None
-    url = place.rstrip("/")
-    if answers_to(f"{url}/{name}/") is False:
-        # some proxies answer so to everything; the list of a large index takes long
-        return False if answers_to(f"{url}/pip/") or answers_to(f"{url}/") else None
-    return None
-
-
-def is_closed(url: str) -> bool:
-    """Return whether an index may show packages only to those who log in."""
-    parts = urlsplit(url)
-    if "@" in parts.netloc or "$" in url:
-        return True
-    path = os.environ.get("NETRC")
-    try:
-        return bool(path and netrc.netrc(path).authenticators(parts.hostname or ""))
-    except (OSError, netrc.NetrcParseError):
-        return True
-
-
-def answers_to(url: str) -> Optional[bool]:
-    """Return whether there is a page; None if the server says neither that nor that there is none."""
-    # a page can be large; some servers answer only what browsers ask
-    for method in ("HEAD", "GET"):
-        try:
-            connection.open_url(Request(url, method=method), timeout=SECONDS).close()
-            return True
-        except connection.TransferError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                return None
-        except (OSError, ValueError):
-            return None
-    return False

@@ -11,7 +11,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalog.packagenames import OTHER_NAMES
+from ebsif.catalog.packagenames import OTHER_NAMES, meant_by
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for
 from ebsif.packages.formats.wanted import (
@@ -152,7 +152,10 @@ def pip_name_of(name: str) -> Optional[str]:
 
 
 def similar_to(name: str) -> Optional[str]:
-    """Return the name for pip of the package whose name is most like a misspelled one; None if the name is known."""
+    """Return the name for pip of the package that is meant by a wrong one, or most like it; None if it is known."""
+    meant = meant_by(normal_name(name))
+    if meant:
+        return meant
     lines = (line.split() for line in table().splitlines() if not line.startswith("#") and not line.endswith(" -"))
     known = {words[0]: words[-1] for words in lines}
     if normal_name(name) in {*known, *map(normal_name, known.values())}:
