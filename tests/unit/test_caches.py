@@ -230,8 +230,8 @@ def test_the_profile_of_a_site(tmp_path):
     with pytest.raises(Exception) as error:
         profiles.read("own", [tmp_path])
     for text in (
-        "caches.node.0: should be a full path (letters",
-        "caches.node.1: should be a full path (letters",
+        "caches.node, entry 1: should be a full path (letters",
+        "caches.node, entry 2: should be a full path (letters",
         "caches.variables.A: should be job/NAME, step/NAME or project/NAME",
         "B-C: can't be the name",
     ):

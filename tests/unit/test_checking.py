@@ -63,9 +63,13 @@ def findings(settings, **options):
 
 # in the record, after its first three lines; then in the whole file; then in the profile
 MISTAKES = [
-    ("binds: {optional: [scratch]}", 12, "binds.optional.0: should be source[:target[:options]], with full paths"),
-    ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: has a comma, at which the container runtime"),
-    ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: has more than source, target and options"),
+    (
+        "binds: {optional: [scratch]}",
+        12,
+        "binds.optional, entry 1: should be source[:target[:options]], with full paths",
+    ),
+    ("binds: {optional: ['/a,/b']}", 12, "binds.optional, entry 1: has a comma, at which the container runtime"),
+    ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required, entry 1: has more than source, target and options"),
     # of 0.3.0
     (
         "binds: {libraries: {/libx.so: if_missing}}",
@@ -75,23 +79,33 @@ MISTAKES = [
     (
         "host_programs: {programs: [a/b]}",
         12,
-        "host_programs.programs.0: should be the name or the full path of a program",
+        "host_programs.programs, entry 1: should be the name or the full path of a program",
     ),
-    ("host_libraries: {libraries: [x, a b]}", 12, "host_libraries.libraries.1: should be a name or a full path"),
+    ("host_libraries: {libraries: [x, a b]}", 12, "host_libraries.libraries, entry 2: should be a name or a full path"),
     ("host_programs: {files: [/etc]}", 12, "host_programs.programs: is missing"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
     ("requirements: [a==1]", 12, "requirements need a venv: add 'venv: true', or remove the requirements"),
     # defects B8
     ("venv: true\n    requirements: [-e /x]", 13, "the module would depend on a directory elsewhere: -e /x"),
-    ("wrappers: python", 12, "wrappers: should be a valid list, or should be 'all', found 'python'"),
-    ("masked_paths: 3", 12, "masked_paths: should be a valid list, or should be a table, found '3'"),
-    ("history: ''", 12, "history: string should have at least 1 character, found ''"),
-    ("size: 0", 12, "size: should be greater than or equal to 1, found '0'"),
+    ("wrappers: python", 12, "wrappers: should be a list, or should be 'all', found 'python'"),
+    ("masked_paths: 3", 12, "masked_paths: should be a list, or should be a table, found '3'"),
+    ("history: ''", 12, "history: should not be empty, found ''"),
+    ("size: 0", 12, "size: should be at least 1, found '0'"),
+    ("size: 1.5", 12, "size: should be a whole number, found '1.5'"),
+    ("venv: maybe", 12, "venv: should be true or false, found 'maybe'"),
+    ("support: [a]", 12, "support: should be text, found a list"),
+    ("archived: 3", 12, "archived: should be true or false, or should be a table, found '3'"),
+    ("host_programs: {programs: []}", 12, "programs: should have 1 or more entries, found an empty list"),
+    ("host_programs: {program: [x]}", 12, "host_programs.program: unknown key, did you mean 'programs'?"),
     ("gpu:none", 12, "this line should be 'key: value' with a blank after the colon"),
     ("wrappers: [bash]", 12, "'bash' would hide the host's"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
     ("image: central", 12, "'image' is 'central', so 'image_dirs' must say where the image is"),
-    ("signature_keys: [~/site.asc]", 12, "signature_keys.0: '~/site.asc' is another directory for each account: write"),
+    (
+        "signature_keys: [~/site.asc]",
+        12,
+        "signature_keys, entry 1: '~/site.asc' is another directory for each account: write",
+    ),
     ("images: {directories: [{path: a}]}", 12, "'a' is not a full path: write that, or add a root"),
     ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
     ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
@@ -112,12 +126,12 @@ MISTAKES = [
 MISTAKES_OF_FILES = [
     ("date: 20250101", "date: 2026-13-45", 11, "date: should be a date that exists, found '2026-13-45'"),
     ("- family: tool", "- family:tool", 10, "the line before, which should be 'key: value' with a blank after the"),
-    ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
+    ("family: tool", "family: tol", 9, "containers, entry 1, family: unknown family 'tol' (known: tool)"),
     ("    init: image", "    extends: base", 7, "the family 'tool' extends the unknown family 'base'"),
     ("    init: image", "    extends: tool", 7, "the family 'tool' extends itself"),
-    ("    date: 20250101", "    extends: tool", 11, "containers.0.extends: unknown key"),
+    ("    date: 20250101", "    extends: tool", 11, "containers, entry 1, extends: unknown key"),
     ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
-    ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
+    ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers, entry 1, version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
     ("families:", "extends: true\nfamilies:", 2, "extends: no other catalog has a file Tool.yaml for this site"),
     ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
@@ -149,6 +163,9 @@ MISTAKES_OF_PROFILES = [
         "'b' is not a full path: write that, or add a root",
     ),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: should be 'slurm', 'pbs' or 'flux', found 'slrm'"),
+    ("scheduler: {partitions: {a: {tasks: x}}}", 3, "a.tasks: should be a whole number, found 'x'"),
+    ("driver_rocm: [a, b, c]", 3, "driver_rocm: should have 2 entries at most, found a list"),
+    ("images: {directories: [{pth: /a}]}", 3, "directories, entry 1, pth: unknown key, did you mean 'path'?"),
     ("not_inherited: [binds]", 3, "nothing is inherited without 'extends': remove it"),
     ("extends: mine", 3, "extends: no other catalog has a site 'mine'"),
     ("extends: lumi\nscheduler:\n  partitions: {small-g: nul}", 5, "partitions.small-g: should be a table"),
@@ -218,7 +235,7 @@ def test_required_signatures(place, tmp_path):
     profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\nsignature_keys: [KEY]\n"
     assert findings(place(profile=profile.replace("KEY", "/none/site.asc"))) == []
     (one,) = findings(place(profile=profile.replace("KEY", "site.asc")))
-    assert "signature_keys[0]: 'site.asc' is not a full path" in one.text.replace(".0", "[0]")
+    assert "signature_keys, entry 1: 'site.asc' is not a full path" in one.text
     (tmp_path / "images").mkdir()
     (tmp_path / "images/tool-1.0.sif").write_bytes(b"image")
     texts = " ".join(one.text for one in findings(place(profile=profile.replace("KEY", "/none/site.asc"))))
@@ -384,10 +401,10 @@ def test_a_wrong_field_hides_nothing(place):
     expected = [
         (12, "unknown key, did you mean 'hash'?"),
         (13, "unknown family 'tol' (known: tool)"),
-        (14, "should be a valid string, found a list"),
+        (14, "should be text, found a list"),
         (15, "unknown family 'toll' (known: tool)"),
-        (15, "containers.3.version: is missing"),
-        (16, "containers.4: should be a table"),
+        (15, "containers, entry 4, version: is missing"),
+        (16, "containers, entry 5: should be a table"),
     ]
 
     def said(text):
@@ -637,7 +654,7 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
     (document,) = reading.documents(*directories)
     assert [record.version for record in document.containers] == ["1.0", "2.0", "3.0"]
     own.write_text(own.read_text().replace("family: more", "family: nothing"))
-    with pytest.raises(DocumentError, match=r"Tool.yaml:7: containers.1.family: unknown family 'nothing'"):
+    with pytest.raises(DocumentError, match=r"Tool.yaml:7: containers, entry 2, family: unknown family 'nothing'"):
         read()
     # I-11: only the mistake in the extended file, without which the other one can't be judged
     project.write_text(HEAD.replace("init: image", "init: imag"))

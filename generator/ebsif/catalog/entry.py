@@ -93,7 +93,7 @@ def container_of(proposal: Proposal, path: Path, extended: list[Path], profile: 
         return writing.parse(text, path, profile, extended)[-1]
     except DocumentError as error:
         # without their places, because the file doesn't have the record
-        problems = "; ".join(re.sub(r"^containers\.\d+\.", "", problem.text) for problem in error.problems)
+        problems = "; ".join(re.sub(r"^containers, entry \d+, ", "", problem.text) for problem in error.problems)
         raise AddingError(f"the record would be invalid, so nothing was written: {problems}", proposal.text) from None
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union, get_args
 
@@ -19,6 +20,23 @@ PATTERNS = {
     "^0x[0-9a-f]+$": "a mask in hexadecimal digits, such as 0xff",
     "^[A-Za-z0-9][A-Za-z0-9_.+-]*$": "letters, digits and _ . + -, beginning with a letter or digit",
     "^[a-z0-9][a-z0-9_-]*$": "lower-case letters, digits, _ and -, beginning with a letter or digit",
+}
+
+# What a value should be, by the type of pydantic's error; braces are for what the error knows.
+VALUES = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "dict_type": "should be a table",
+    "greater_than_equal": "should be at least {ge}",
+    "int_from_float": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "list_type": "should be a list",
+    "model_type": "should be a table",
+    "string_too_short": "should not be empty",
+    "string_type": "should be text",
+    "too_long": "should have {max_length} entries at most",
+    "too_short": "should have {min_length} or more entries",
 }
 
 # Keys of a release, with the key above them, and what to write instead.
@@ -112,7 +130,7 @@ def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None
 
 def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node, path: Path) -> list[Problem]:
     """Return pydantic's errors as problems, given the composed YAML of the file."""
-    errors = error.errors(include_url=False)
+    errors = without_misspelled(model, error.errors(include_url=False))
     by_keys: dict[tuple, list[tuple[int, str, str]]] = {}
     for item in errors[:ERRORS]:
         line, keys = place(node, [*item["loc"]], item["type"] == "missing")
@@ -122,12 +140,33 @@ def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node,
         # of the alternatives of a union, keep the errors of the one that fits best
         if any(len(other) > len(keys) and other[: len(keys)] == keys for other in by_keys):
             continue
-        field = without_middle(".".join(map(str, keys)), 200) or "the document"
+        field = without_middle(field_at(keys), 200) or "the document"
         text = ", or ".join(dict.fromkeys(message for _, message, _ in messages)) + messages[0][2]
         problems.append(Problem(path, messages[0][0], f"{field}: {without_middle(text, 2000)}"))
     if len(errors) > ERRORS:
         problems.append(Problem(path, None, f"and {len(errors) - ERRORS} more"))
     return problems
+
+
+def without_misspelled(model: type[BaseModel], errors: Sequence[Any]) -> list[Any]:
+    """Return pydantic's errors, but not that a key is missing if an unknown key beside it is likely to mean it."""
+    meant = {
+        (*keys, likely(str(key), fields_at(model, keys)))
+        for *above, key in (error["loc"] for error in errors if error["type"] == "extra_forbidden")
+        for keys in (tuple(above),)
+    }
+    return [error for error in errors if not (error["type"] == "missing" and error["loc"] in meant)]
+
+
+def field_at(keys: Sequence[Union[str, int]]) -> str:
+    """Return the name of a field for people, who count the entries of a list from 1."""
+    name = ""
+    for before, key in zip((None, *keys), keys):
+        if isinstance(key, int):
+            name += f", entry {key + 1}"
+        else:
+            name += {type(None): "", int: ", ", str: "."}[type(before)] + key
+    return name
 
 
 def explain(model: type[BaseModel], error: Any) -> tuple[str, str]:
@@ -143,23 +182,28 @@ def explain(model: type[BaseModel], error: Any) -> tuple[str, str]:
         return message[0].lower() + message[1:], ""
     if kind == "string_pattern_mismatch":
         message = f"should be {PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
-    elif kind in ("model_type", "dict_type"):
-        message = "should be a table"
+    elif kind in VALUES:
+        message = VALUES[kind].format(**error.get("ctx", {}))
     found = (
         "a table"
         if isinstance(value, dict)
-        else "a list"
+        else ("a list" if value else "an empty list")
         if isinstance(value, list)
         else (repr(value) if isinstance(value, str) else "nothing" if value is None else str(value).lower())
     )
     return message[0].lower() + message[1:], f", found {found}"
 
 
+def likely(key: str, known: list[str]) -> Optional[str]:
+    """Return the known key that an unknown one is likely to mean, if any."""
+    return next(iter(difflib.get_close_matches(key, known, n=1)), None)
+
+
 def unknown_key(key: str, known: list[str]) -> str:
     """Return the message for an unknown key, with the likely one or the known ones."""
-    close = difflib.get_close_matches(key, known, n=1)
+    close = likely(key, known)
     if close:
-        return f"unknown key, did you mean '{close[0]}'?"
+        return f"unknown key, did you mean '{close}'?"
     names = f"known: {', '.join(known)}" if len(known) <= KEYS else "`ebsif check --schema NAME` prints all"
     return f"unknown key ({names})"
 
