@@ -120,6 +120,19 @@ def test_requirements_from_standard_input(monkeypatch):
     assert error.value.lines == ["rich", "einops"]
 
 
+def test_pins_that_contradict_each_other(tmp_path):
+    """N-07: two versions of a package are said with their files, and all of them at once."""
+    (tmp_path / "a.txt").write_text("Rich==13\neinops==0.7\nsix==1.0\nnumpy==1; python_version < '3.9'\n")
+    (tmp_path / "b.txt").write_text("rich==14\neinops==0.8\nsix==1\nnumpy==2\ntqdm\n")
+    with pytest.raises(RequirementsError) as error:
+        requirements.read_all([tmp_path / "a.txt", tmp_path / "b.txt"])
+    assert str(error.value).replace(f"{tmp_path}/", "").splitlines() == [
+        "a.txt has 'Rich==13', and b.txt has 'rich==14': keep one of the lines",
+        "a.txt has 'einops==0.7', and b.txt has 'einops==0.8': keep one of the lines",
+    ]
+    assert error.value.lines[-2:] == ["numpy==2", "tqdm"]
+
+
 def test_all_that_is_wrong_at_once(monkeypatch):
     """N-07: what can't be had of other lines is said together with lines that are no requirements."""
     container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 from easybuild.easyblocks.generic.container.values import normal_name
@@ -13,7 +13,10 @@ from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.requirementstxt import parsed
-from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, collected
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, WrongLinesError, collected
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
@@ -39,13 +42,34 @@ def read_all(
                 "files: lock all of them together, or give it alone"
             )
     impossible: list[str] = []
+    pins: dict[str, tuple[Requirement, str, Path]] = {}
 
     def lines_in(path: Path) -> list[str]:
         wanted = read(path, image, extras, groups)
         impossible.extend(text for text in wanted.impossible if text not in impossible)
+        check_pins(path, wanted.lines, pins)
         return wanted.lines
 
     return WantedPackages(list(dict.fromkeys(collected(paths, lines_in))), impossible)
+
+
+def check_pins(path: Path, lines: Sequence[str], pins: dict[str, tuple["Requirement", str, Path]]) -> None:
+    """
+    Add the packages to `pins` of which lines of a file want one version, with the line and the file.
+
+    Raise WrongLinesError with the other lines if two lines want different versions of a package, which pip refuses.
+    """
+    wrong: dict[str, str] = {}
+    for line in lines:
+        wanted = parsed(line)
+        if not wanted or wanted.marker or not re.fullmatch(r"==[^*,]+", str(wanted.specifier)):
+            continue
+        name = normal_name(wanted.name)
+        other, earlier, where = pins.setdefault(name, (wanted, line, path))
+        if other.specifier != wanted.specifier:
+            wrong[name] = f"{where} has '{earlier}', and {path} has '{line}': keep one of the lines"
+    if wrong:
+        raise WrongLinesError("\n".join(wrong.values()), [line for line in lines if name_in(line) not in wrong])
 
 
 def is_lock(path: Path) -> bool:
