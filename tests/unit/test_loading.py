@@ -290,3 +290,23 @@ def test_an_environment_of_another_module(root, tmp_path):
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "expected"),
+    [
+        ("--nosuch", 64, "--nosuch is not an option of with-module: begin with a command"),
+        ("nosuch", 127, "there is no command nosuch on PATH: check the spelling"),
+    ],
+)
+def test_what_is_no_command(root, command, status, expected):
+    """J-01, N-07: with-module says what is wrong itself, not bash with a line of the script."""
+    done = subprocess.run(
+        [root / "bin/with-module", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(f"with-module: {expected}")

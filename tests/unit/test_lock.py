@@ -232,7 +232,7 @@ def test_options_that_do_not_fit_the_format(places, capsys):
     [
         (None, "not an installation of a container module"),
         ("[]", "has no 'image'"),
-        ("{", "not a lock, which `ebsif lock` writes"),
+        ("{", "not a lock, which `ebsif lock` writes (not JSON in line 1); get it again: whoever has the"),
         # N9: from other people, or damaged
         *(
             (json.dumps({**RECORD, **values}), f"damaged: '{wrong}")

@@ -56,10 +56,7 @@ def repeatable(record: Record, place: object) -> Record:
         raise EbsifError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
     wrong = next(missing_in(record), None)
     if wrong:
-        raise EbsifError(
-            f"{place} can't be repeated: {wrong}. Get it again: whoever has the module writes it with "
-            "`ebsif lock` or `ebsif push`"
-        )
+        raise EbsifError(f"{place} can't be repeated: {wrong}; {lock.AGAIN}")
     return record
 
 

@@ -17,6 +17,10 @@ class ClosedLockError(LockError):
     """A lock file can't be read, because this account lacks the permission."""
 
 
+# Where to get the lock of a module again.
+AGAIN = "get it again: whoever has the module writes it with `ebsif lock` or `ebsif push`"
+
+
 def read(place: Union[str, Path]) -> Record:
     """Return the record in an installation directory or a file. Raise LockError if there is none."""
     path = Path(place)
@@ -35,7 +39,8 @@ def read(place: Union[str, Path]) -> Record:
     except OSError as error:
         raise LockError(f"{path}: can't be read: {error.strerror}") from error
     except RecordError as error:
-        raise LockError(f"{path}: {error}") from error
+        # of an installation, the module is to be installed again
+        raise LockError(f"{path}: {error}{f'; {AGAIN}' if path == Path(place) else ''}") from error
 
 
 # What a record says about files and modules of this machine only.

@@ -198,7 +198,8 @@ class Record(Fields):
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as err:
-            raise RecordError("not a lock, which `ebsif lock` writes: %s" % err)
+            place = ' in line %d' % err.lineno if isinstance(err, json.JSONDecodeError) else ''
+            raise RecordError("not a lock, which `ebsif lock` writes (not JSON%s)" % place)
         if not isinstance(content, dict) or not isinstance(content.get('image'), dict):
             raise RecordError("not the lock file of an installation (it has no 'image')")
         record = cls.from_content(content)
