@@ -29,6 +29,7 @@ import layers  # noqa: E402
 import module_tools  # noqa: E402
 import node  # noqa: E402
 import packing  # noqa: E402
+import ray_nodes  # noqa: E402
 import trees  # noqa: E402
 import wrappers  # noqa: E402
 from manual import figures, record  # noqa: E402
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "import": imports.measure,
     "node": node.measure,
     "distributed": distributed.measure,
+    "ray": ray_nodes.measure,
     "trees": trees.measure,
     "installers": installers.compare,
 }

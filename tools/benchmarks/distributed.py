@@ -5,12 +5,12 @@ from the start of the batch script to the first step of a training.
 
 import os
 import sys
-import time
 from pathlib import Path
 
 from measuring import in_turn, rows
 from parts import TOOLS
 from slurm import Cluster
+from slurm_jobs import seconds_of_job
 from support import Site
 
 FIRST = """
@@ -100,20 +100,11 @@ def first_step(site, cluster):
     site.bash("ebsif job Example/1.0 --partition wide --nodes 2 --tasks-per-node 2 -o ours.sh -- step.py")
     (site.work / "theirs.sh").write_text(BATCH_SCRIPT.format(init=f"{site.tool.init}\nmodule use {site.modules}"))
 
-    def job(script):
-        lines = (site.work / script).read_text().splitlines(keepends=True)
-        first = next(number for number, line in enumerate(lines) if not line.startswith("#"))
-        (site.work / "job.sh").write_text("".join([*lines[:first], "echo started $EPOCHREALTIME\n", *lines[first:]]))
-        number = site.bash("sbatch --parsable --output=job.out job.sh", **cluster.environment).stdout.strip()
-        # sbatch --wait asks up to half a minute after the end
-        while cluster.slurm("squeue", "--noheader", f"--jobs={number}").strip():
-            time.sleep(0.5)
-        times = dict(
-            line.split()
-            for line in (site.work / "job.out").read_text().splitlines()
-            if line.startswith(("started ", "stepped "))
-        )
-        return float(times["stepped"]) - float(times["started"])
-
-    times = in_turn({"python, by hand": lambda: job("theirs.sh"), "ebsif job": lambda: job("ours.sh")}, runs=7)
+    times = in_turn(
+        {
+            "python, by hand": lambda: seconds_of_job(site, cluster, "theirs.sh"),
+            "ebsif job": lambda: seconds_of_job(site, cluster, "ours.sh"),
+        },
+        runs=7,
+    )
     return rows("4 ranks, job start to first step", times, "ebsif job", {"python, by hand": None})
