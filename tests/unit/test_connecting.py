@@ -84,6 +84,7 @@ def ready(job):
         ("local", f"RUNNING {PERSON} n7 %s", signal.SIGINT),
         # the terminal has gone
         ("derecho", PERSON, signal.SIGHUP),
+        ("local", f"RUNNING {PERSON} n7 %s", signal.SIGTERM),
     ],
 )
 def test_the_server_of_a_running_job(login, served, site, says, end):
