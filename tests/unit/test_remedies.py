@@ -12,6 +12,7 @@ from ebsif import remedies
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
 from ebsif.environments import change, extending, indexes
+from ebsif.environments.pytorch import TorchBuild
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements
@@ -155,6 +156,22 @@ def test_all_that_is_wrong_at_once(monkeypatch):
         "['torch==2.9.1'] ['own']",
         "unknown",
     ]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(("more", "torch"), [({}, "2+cpu"), ({"yes": True}, "2+cpu"), ({}, "2+cu126")])
+def test_the_index_of_pytorch_is_taken(monkeypatch, capsys, more, torch, answers):
+    """N-07: with --yes, if it answers; else it is offered, as an error where pip's build can't work."""
+    build = TorchBuild("torchvision", "torchvision", torch, "https://example.org/cpu", answers)
+    monkeypatch.setattr(extending.replacing, "without_compiler", lambda *_: "")
+    monkeypatch.setattr(extending.replacing, "why_impossible", lambda *_: "")
+    monkeypatch.setattr(extending.indexes, "ask", lambda *_: indexes.Answer("", (build,)))
+    wanted, wish = requirements.split_into_stages(["torchvision"]), extending.Wish(Request("extend", **more), "x/1")
+    stages, problem = extending.checked(wish, SimpleNamespace(), KnownImage(), wanted, ())
+    is_taken = bool(more) and answers
+    assert ("--extra-index-url https://example.org/cpu" in stages[0].written) == is_taken
+    assert ("PyTorch's index" in problem) == (torch == "2+cpu" and not is_taken)
+    assert bool(capsys.readouterr().err) == (is_taken or torch == "2+cu126")
 
 
 def test_extras_and_groups_are_named(tmp_path):
