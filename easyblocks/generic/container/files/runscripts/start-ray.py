@@ -161,12 +161,16 @@ class Node(Service):
                                        preexec_fn=ignore_signals_for_the_program)
         while process.poll() is None:
             self.step()
+            self.while_ray_starts()
         if process.returncode:
             with open(log, errors='replace') as output:
                 sys.stderr.write(output.read()[-5000:])
             raise EndError(1, 'Ray does not start')
         found = {process: describe(process)[0] for process in children()}
         self.essential = {process: name for process, name in found.items() if name in ESSENTIAL}
+
+    def while_ray_starts(self):
+        """Do what needn't wait until Ray has started on this node."""
 
     def step(self):
         """Wait for a moment; listen to the other nodes, and end if something is lost."""
@@ -219,10 +223,10 @@ class FirstNode(Node):
         if importlib.util.find_spec('grpc'):
             # then Ray starts a server for Ray Client, whose default port another job may have
             options.append('--ray-client-server-port=%d' % client_port)
+        self.head = own, port
         self.start_ray(own, *options)
-        self.address = os.environ['RAY_ADDRESS'] = '%s:%d' % (own, port)
-        for connection in self.connections:
-            send(connection, self.address.encode())
+        self.tell_others()
+        os.environ['RAY_ADDRESS'] = self.address
         self.until(lambda: len(self.joined) == self.size - 1,
                    lambda: 'only %d of %d nodes have joined Ray' % (1 + len(self.joined), self.size))
         self.start_program(self.options.arguments)
@@ -230,6 +234,19 @@ class FirstNode(Node):
             self.step()
         self.let_others_end()
         raise EndError(exit_status(self.program.returncode))
+
+    def while_ray_starts(self):
+        """Let the others start as soon as Ray's head answers: its start isn't over by then."""
+        if not self.address:
+            with contextlib.suppress(OSError), socket.create_connection(self.head, MOMENT):
+                self.tell_others()
+
+    def tell_others(self):
+        """Tell the other nodes, once, where the head of Ray is."""
+        if not self.address:
+            self.address = '%s:%d' % self.head
+            for connection in self.connections:
+                send(connection, self.address.encode())
 
     def listen(self):
         """Return the socket to which the other nodes connect."""
