@@ -12,7 +12,7 @@ from slurm import NODES
 from support import CHECKOUT
 from training import MODULE
 
-RAY = "ray[data,tune,serve]==2.60.0"
+RAY = "ray[data,tune,serve,rllib]==2.60.0"
 
 # Uses both nodes, then tries to join with another token, and ends with a status of its own.
 TUNE = """
@@ -131,12 +131,13 @@ def test_ray_on_two_nodes(with_ray):
     [
         (["ray_tune.py"], "--nodes 2 --launcher ray", "best rate: 0.3"),
         (["ray_data.py"], "--nodes 2 --launcher ray", "sum: 333328333350000 nodes: "),
+        (["ray_learn.py"], "--nodes 2 --launcher ray", "step 9 return "),
         # Y-03: a real server
         (["ask_app.py"], "--nodes 2 --launcher ray --server 'serve run app:app'", "Serve answers /v1/x"),
     ],
 )
 def test_libraries_of_ray(with_ray, words, options, expected):
-    """Y-01, Y-03: Tune, Data and Serve on two nodes; nothing of them stays."""
+    """Y-01, Y-03: Tune, Data, RLlib and Serve on two nodes; nothing of them stays."""
     status, output = with_ray.batch("ray", script(with_ray, *words, options=options))
     assert (status, expected in output) == (0, True), output
     assert processes_of_ray() == []
