@@ -204,7 +204,9 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     one = easyblock("init = 'image'\ncontainer_env = {'PIP_USER': None, 'WITH_VENV': 'mine', 'OWN': 1}")
     spec = one.spec
     # at the start of the file, where set-environment.sh looks for them
-    assert lines_of(one)[:11] == [
+    read = {"PIP_CONSTRAINT", "UV_OVERRIDE", "UCX_POSIX_USE_PROC_LINK", "UCX_TLS", "PYTHONHOME", "PIP_USER"}
+    assert lines_of(one)[:12] == [
+        ("start_reads", " ".join(sorted(READ_FOR_CACHES | read))),
         ("start", "PYTHONNOUSERSITE=1"),
         ("start", f"PYTHONUSERBASE={NO_USER_BASE}"),
         ("start", "WITH_CONDA=true"),

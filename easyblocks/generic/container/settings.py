@@ -18,7 +18,8 @@ whether they set them before or after loading the module.
 
 | key | value |
 |---|---|
-| start | (before all other keys) a variable in each container |
+| start_reads | (before all other keys) the names of the caller's variables that matter when a container starts |
+| start | (before the keys on caches) a variable in each container |
 | start_clear | the name of a variable of the image that is not for containers of the module |
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
 | start_apart | such a variable for containers with a user namespace of their own, unless the caller has a value |
@@ -93,13 +94,16 @@ CACHE_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
 
 def container_lines(parts: ModuleParts, record: Record, module: str) -> Iterator[Line]:
     """Yield the lines on the container; `module` is name and version as in `module load`."""
-    for line in start_lines(parts.environment, record.image_constraints):
+    start = list(start_lines(parts.environment, record.image_constraints))
+    caches = list(cache_lines(parts.caches, parts.scheduler))
+    yield 'start_reads', ' '.join(sorted(set(names_read(start + caches))))
+    for line in start:
         yield line
     if record.host_libraries.libraries:
         yield 'start_libraries', FOLDER
     if parts.has_host_programs:
         yield 'start_path', WRAPPERS
-    for line in cache_lines(parts.caches, parts.scheduler):
+    for line in caches:
         yield line
     yield 'module', module
     yield 'suffix', parts.suffix
@@ -135,6 +139,16 @@ def start_lines(environment: ModuleEnvironment, image_constraints: Collection[st
     for name in environment.unset:
         if not GPU_SELECTION.match(name):
             yield 'start_unset', name
+
+
+def names_read(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield the names of the caller's variables that these lines depend on."""
+    for key, value in lines:
+        if key in ('start_file', 'start_apart', 'start_drop', 'start_unset'):
+            yield value.split('=')[0]
+        elif key == 'cache_reads':
+            for name in value.split():
+                yield name
 
 
 def cache_lines(caches: ModuleCaches, scheduler: Optional[str]) -> Iterator[Line]:

@@ -5,23 +5,34 @@
 # The runtime's own interpreter runs this. Those of older runtimes don't know -O and -w, and assign to a local variable in
 # vain. All compile a pattern whenever they compare something with it, and all ranks of a node wait for that
 # (docs/performance.md), so finding places for caches is left to the image's shell.
-# The caller's variables are in __exported_env__, one per line. Afterwards the runtime restores those that are not set
-# here, unsets those that are empty here, then sets those from APPTAINERENV_*.
+# The caller's variables are in __exported_env__, one per line. The text is long, because lists of binds are in it several
+# times, so what matters here is taken out of it once (`ebsif_read`). Afterwards the runtime restores those that are not
+# set here, unsets those that are empty here, then sets those from APPTAINERENV_*.
 
 # ebsif_unset NAME: unset a variable, whether it comes from the image or from the caller.
 ebsif_unset() {
     unset "$1"
-    case $'\n'${__exported_env__:-} in
+    case $ebsif_read in
         *$'\n'"$1="*) export "$1=" ;;
     esac
 }
 
 # ebsif_suggest NAME=VALUE: set a variable, unless the caller has another value.
 ebsif_suggest() {
-    case $'\n'${__exported_env__:-} in
+    case $ebsif_read in
         *$'\n'"${1%%=*}="[!$'\n']*) ;;
         *) export "${1?}" ;;
     esac
+}
+
+# ebsif_take NAMES LINES: set `ebsif_taken` to a line break and those lines that set one of these variables.
+ebsif_take() {
+    ebsif_taken=$IFS
+    for ebsif_variable in $2; do
+        case " $1 " in
+            *" ${ebsif_variable%%=*} "*) ebsif_taken=$ebsif_taken$ebsif_variable$IFS ;;
+        esac
+    done
 }
 
 # Set the variables at the start of module.conf; what find-caches needs of it is in `ebsif_caches` then.
@@ -30,6 +41,11 @@ ebsif_read_settings() {
     ebsif_settings=$(</share/ebsif/module.conf)
     for ebsif_line in $ebsif_settings; do
         case $ebsif_line in
+            # only what matters: a string can't have more than 128 KiB, and there may be as much in hundreds of modules
+            "start_reads "*)
+                ebsif_take "${ebsif_line#* }" "${__exported_env__:-}"
+                ebsif_read=$ebsif_taken
+                ;;
             "start "*) export "${ebsif_line#start }" ;;
             # the runtime restores the caller's value
             "start_clear "*) unset "${ebsif_line#* }" ;;
@@ -62,16 +78,10 @@ ebsif_set_environment() {
     set -o noglob
     [ ! -r /share/ebsif/module.conf ] || ebsif_read_settings
     if [ -n "$ebsif_caches" ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
-        # only what matters: a string can't have more than 128 KiB, and there may be as much in hundreds of modules
-        ebsif_names=" ${ebsif_caches%%"$IFS"*} "
-        for ebsif_line in ${__exported_env__:-}; do
-            case $ebsif_names in
-                *" ${ebsif_line%%=*} "*) ebsif_read=$ebsif_read$ebsif_line$IFS ;;
-            esac
-        done
+        ebsif_take "${ebsif_caches%%"$IFS"*}" "$ebsif_read"
         # without libraries that the image preloads, and a language that it may lack
         # not as arguments, which all accounts can see: among the caller's variables are credentials
-        for ebsif_line in $(ebsif_caller="$ebsif_read" LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' \
+        for ebsif_line in $(ebsif_caller="$ebsif_taken" LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' \
             /bin/sh /runscripts/find-caches "$UID" "$ebsif_caches"); do
             # shellcheck disable=SC2163
             export "$ebsif_line"
@@ -80,5 +90,5 @@ ebsif_set_environment() {
     set +o noglob
 }
 ebsif_set_environment
-unset -f ebsif_unset ebsif_suggest ebsif_read_settings ebsif_set_environment
-unset ebsif_settings ebsif_caches ebsif_names ebsif_read ebsif_line
+unset -f ebsif_unset ebsif_suggest ebsif_take ebsif_read_settings ebsif_set_environment
+unset ebsif_settings ebsif_caches ebsif_read ebsif_taken ebsif_line ebsif_variable
