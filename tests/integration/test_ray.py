@@ -1,8 +1,10 @@
 """Ray on the nodes of a Slurm job, with the Ray of the package index."""
 
 import contextlib
+import pwd
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -58,6 +60,8 @@ name, asked = sys.argv[1], []
 # to exit while Ray waits for something would crash it
 signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
 ray.init(logging_level="error")
+with open(f"{name}-address", "w") as file:
+    file.write(os.environ["RAY_ADDRESS"])
 
 @ray.remote
 def one():
@@ -90,8 +94,25 @@ request.add_header("Authorization", "Bearer " + os.environ["OPENAI_API_KEY"])
 print("Serve", urllib.request.urlopen(request).read().decode())
 """
 
-# An account that this machine need not know.
-OTHER = 12345
+# What another account tries, with Ray's own programs, without a token and with another one.
+JOIN = """
+import os, subprocess, sys
+import ray
+
+address = sys.argv[1]
+send = [sys.executable, "-c", "import ray; ray.init('%s', logging_level='error'); print('inside')" % address]
+join = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", address, "--num-cpus=1"]
+for what, words in (("send", send), ("join", join)):
+    for token in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}):
+        tried = subprocess.run(words, env={**os.environ, **token}, capture_output=True, text=True, timeout=200)
+        said = tried.stdout + tried.stderr
+        refused = tried.returncode and "inside" not in said
+        print(what, token["RAY_AUTH_MODE"], "refused" if refused else "admitted", said[-2000:], flush=True)
+"""
+
+# Another account, which can start containers.
+OTHER = "nobody"
+CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +122,7 @@ def with_ray(training):
     wheels = ["--only-binary=:all:", "--python-version=3.11", "--dest", folder / "ray-wheels"]
     training.site.run(["pip", "download", "--quiet", *wheels, RAY])
     training.run(f"singularity exec $SIF pip install -q --no-index -f ray-wheels '{RAY}'")
-    for name, text in (("tune", TUNE), ("stay", STAY), ("app", APP), ("ask_app", ASK)):
+    for name, text in (("tune", TUNE), ("stay", STAY), ("join", JOIN), ("app", APP), ("ask_app", ASK)):
         (folder / f"{name}.py").write_text(text)
     for path in (CHECKOUT / "docs/examples").glob("ray_*.py"):
         (folder / path.name).write_text(path.read_text())
@@ -143,6 +164,24 @@ def test_libraries_of_ray(with_ray, words, options, expected):
     assert processes_of_ray() == []
 
 
+def as_other(training, script, *words):
+    """Run a script as another account with the module loaded; return what it printed, errors included."""
+    site = training.site
+    script = f"{site.tool.init}\nmodule use {site.modules}\nmodule load {MODULE}\n{script}"
+    with as_root():
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-c", script, "bash", *map(str, words)],
+            env={"HOME": "/tmp", "PATH": site.environment["PATH"]},
+            cwd="/",
+            user=OTHER,
+            group=pwd.getpwnam(OTHER).pw_gid,
+            extra_groups=[],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ).stdout
+
+
 @pytest.mark.nightly
 def test_two_jobs_beside_each_other(with_ray):
     """Y-01, Y-02: two jobs on the same nodes; the end of one, USR1 and a second start leave the other one alone."""
@@ -166,12 +205,18 @@ def test_two_jobs_beside_each_other(with_ray):
     try:
         for name in jobs:
             runs(name, 0)
-        with as_root():
-            for path in [*set(Path("/tmp").glob("ray.*")) - before]:
-                seen = subprocess.run(
-                    ["ls", path], user=OTHER, group=OTHER, extra_groups=[], capture_output=True, text=True
-                )
-                assert "Permission denied" in seen.stderr
+        folders = [*set(Path("/tmp").glob("ray.*")) - before]
+        sockets = [path for one in folders for path in one.glob("ray/session_2*/sockets/*")]
+        tokens = [path for one in folders for path in one.glob("token-*")]
+        assert sockets and tokens
+        for path in (*folders, *tokens, *sockets):
+            assert "Permission denied" in as_other(with_ray, 'ls "$1"', path)
+        for path in sockets:
+            assert "Permission denied" in as_other(with_ray, f"{sys.executable} -c '{CONNECT}' \"$1\"", path)
+        address = (folder / "one-address").read_text()
+        said = as_other(with_ray, 'singularity exec -B "$1" $SIF python "$1" "$2"', folder / "join.py", address)
+        tried = [f"{what} {mode} refused" for what in ("send", "join") for mode in ("disabled", "token")]
+        assert re.findall("^(?:send|join) .*(?:refused|admitted)", said, re.MULTILINE) == tried, said
         # the first one is started again, and then ends
         slurm("scancel", "--batch", "--signal=USR1", jobs["one"])
         time.sleep(5)
