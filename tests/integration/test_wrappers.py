@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import TOOLS, Installed, wheel_settings
-from support import Site, heed_signals, make_wheel, words_of_scripts, write_program
+from support import CONTAINER_FILES, Site, heed_signals, make_wheel, words_of_scripts, write_program
 
 TOOL_TEXT = """
 import os, sys
@@ -374,7 +375,7 @@ CHANGED = "import os; print([name for name in os.environ['NAMES'].split() if os.
         'singularity exec "$SIF" conda-python-simple',
         'singularity exec "$SIF" conda-python-distributed',
         '"$RUNSCRIPTS/stage-software" --use python',
-        '. "$RUNSCRIPTS/job.bash" none x && job_signal end && job_run singularity exec "$SIF" python',
+        '. {jobs}/job.bash none x && job_signal end && job_run singularity exec "$SIF" python',
         "make-venv {venv} >&2 && . {venv}/bin/activate && python",
         'start-shell -c \'"$0" "$@"\' python',
     ],
@@ -384,8 +385,12 @@ def test_variables_that_scripts_have_too(wrapped, tmp_path, command):
     names = words_of_scripts()
     assert len(names) > 300
     prelude = 'for NAME in $NAMES; do export "$NAME=of $NAME"; done\n'
+    # with a scheduler that needs no variables
+    (tmp_path / "schedulers").mkdir()
+    (tmp_path / "schedulers/none.bash").write_text("none_job() { ebsif_job=1; }\n")
+    shutil.copy(CONTAINER_FILES / "runscripts/job.bash", tmp_path)
     plain, ours = (
         loaded(wrapped, f'{prelude}{words} -c "$CODE"', NAMES=" ".join(names), CODE=CHANGED).stdout
-        for words in ('singularity exec "$SIF" python', command.format(venv=tmp_path / "venv"))
+        for words in ('singularity exec "$SIF" python', command.format(venv=tmp_path / "venv", jobs=tmp_path))
     )
     assert ours == plain

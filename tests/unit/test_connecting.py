@@ -36,14 +36,14 @@ class Login:
     """A login node with a scheduler."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.started = folder, []
         for name, text in PROGRAMS.items():
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
 
     def connect(self, *arguments, says=f"RUNNING {PERSON} n7 %s", site="local"):
         """Start `ebsif connect`; return its Popen."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", "from ebsif.cli import main; raise SystemExit(main())", "connect", *arguments],
             env={"PATH": f"{self.folder}:{os.environ['PATH']}", "SAYS": says, "EBSIF_SITE": site},
             stdin=subprocess.DEVNULL,
@@ -52,13 +52,20 @@ class Login:
             text=True,
             preexec_fn=heed_signals,
         )
+        self.started.append(process)
+        return process
 
 
 @pytest.fixture
 def login(tmp_path):
     """A login node."""
     (tmp_path / "bin").mkdir()
-    return Login(tmp_path / "bin")
+    node = Login(tmp_path / "bin")
+    yield node
+    # those of a test that has failed
+    for process in node.started:
+        process.terminate()
+        process.wait(timeout=60)
 
 
 @pytest.fixture
