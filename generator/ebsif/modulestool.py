@@ -1,5 +1,6 @@
 """The modules tool of this machine, Lmod or Environment Modules, run through the scripts in sh/."""
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -62,7 +63,11 @@ def may_be_there(path: str) -> bool:
 
 def has_own_extension() -> bool:
     """Return whether this account's module directories have an extension, which has a name of its own, too (N-01)."""
-    own = [path for path in directories_of_modules() if os.stat(path).st_uid == os.getuid()]
+    own = []
+    for path in directories_of_modules():
+        # it may be closed, as a home directory on a file system that has gone is
+        with contextlib.suppress(OSError):
+            own += [path] if path.stat().st_uid == os.getuid() else []
     folders = {
         file.parent for directory in own for depth in ("*", "*/*") for file in directory.glob(f"{depth}/.modulerc*")
     }

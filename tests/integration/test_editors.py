@@ -315,7 +315,7 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     assert "/user-software/venv" in place.run("-c", QUESTION, python=written, **first).stdout
     place.ebsif("interpreter", place.module, "--write", "bin/python")
     (tmp_path / "python").write_text("mine")
-    for path, said in ((tmp_path, "Is a directory"), (tmp_path / "python", "choose another name")):
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "python", "choose another name")):
         assert said in place.ebsif("interpreter", place.module, "--write", path, status=3)
     assert (tmp_path / "python").read_text() == "mine"
     # an environment on top of the module

@@ -168,7 +168,8 @@ def check_without_the_image_of_the_base(family):
             "print(*removal.users_of(pathlib.Path(sys.argv[1]), places.everything()))"
         )
         found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
-        assert found.split() == [FIRST, MORE, OTHER]
+        # one of them by the name that people type
+        assert found.split() == [FIRST, OTHER, "more"]
     finally:
         aside.rename(image)
 

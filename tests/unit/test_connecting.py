@@ -128,6 +128,28 @@ def test_the_server_of_a_running_job(login, served, site, says, end):
     assert not Path(path).parent.exists()
 
 
+def test_connections_begin_in_the_order_of_their_numbers():
+    """Y-04: also if one of them is made earlier, but says something later; the node would take it for an ended one."""
+
+    class Sent(io.BytesIO):
+        async def drain(self):
+            """Wait for nothing."""
+
+    async def run():
+        sent, readers = Sent(), [asyncio.StreamReader(), asyncio.StreamReader()]
+        through = tunnel.Tunnel(asyncio.StreamReader(), sent)
+        accepted = [asyncio.ensure_future(through.accept(one, Sent())) for one in readers]
+        await asyncio.sleep(0)
+        for reader, text in zip(reversed(readers), (b"a", b"b")):
+            reader.feed_data(text)
+            reader.feed_eof()
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*accepted)
+        return sent.getvalue()
+
+    assert asyncio.run(run()) == b"0 YQ==\n0 \n1 Yg==\n1 \n"
+
+
 def test_what_comes_after_the_end_of_a_connection():
     """Y-04: what a client still sends when its connection has ended on the node doesn't begin another one there."""
     begun = []

@@ -75,13 +75,22 @@ class Tunnel:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on a connection that begins on this side, until it ends."""
+        first = b""
+        with contextlib.suppress(OSError):
+            first = await reader.read(PIECE)
+        if not first:
+            writer.close()
+            return
+        # only now: the other side begins connections in the order of their numbers
         number = next(self.numbers)
         self.connections[number] = writer
-        await self.pump(number, reader)
+        await self.pump(number, reader, first)
 
-    async def pump(self, number: int, reader: asyncio.StreamReader) -> None:
-        """Send what comes from a connection of this side, and its end."""
+    async def pump(self, number: int, reader: asyncio.StreamReader, first: bytes = b"") -> None:
+        """Send what comes from a connection of this side, after its first piece, and its end."""
         with contextlib.suppress(OSError):
+            if first:
+                await self.send(number, first)
             while piece := await reader.read(PIECE):
                 await self.send(number, piece)
         with contextlib.suppress(OSError):
