@@ -82,9 +82,6 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
     assert path.parent == folder / values["name"][0].lower() / values["name"]
     names = re.findall(r"^(\w+) *=", text, re.MULTILINE)
     assert len(names) == len(set(names))
-    # docs F: stages of a build from source, and forty binds of ccpe, need more lines
-    is_long = values["name"] == "ccpe" or any(isinstance(one, dict) for one in values.get("requirements", []))
-    assert len(text.splitlines()) <= (120 if is_long else LONG)
 
 
 def test_settings_of_the_site(read):
@@ -150,15 +147,12 @@ def test_a_record_without_what_it_would_inherit(read):
 def test_statements_for_eval(read, tmp_path):
     """L-10: read from a file into one line without comments; EasyBuild leaves their variables alone."""
     (one,) = read(HEAD + RECORD + "    variables: {GO: {text: 'exec $HOME/go;'}, HERE: $HOME}\n")
-    assert easyconfig.parameters(one)["modextravars"] == {
-        "GO": {"value": "exec $HOME/go;", "resolve_env_vars": False},
-        "HERE": "$HOME",
-    }
+    go = {"value": "exec $HOME/go;", "resolve_env_vars": False}
+    assert easyconfig.parameters(one)["modextravars"] == {"GO": go, "HERE": "$HOME"}
     with pytest.raises(yamlerrors.DocumentError, match="can't read the file 'go.bash' in the directory 'files'"):
         read(HEAD + RECORD + "    container_env: {GO: {file: go.bash}}\n")
-    folder = next(path.parent.parent for path in tmp_path.rglob("PyTorch.yaml")) / "files"
-    folder.mkdir()
-    (folder / "go.bash").write_text("# a comment\nif true;\nthen\n    go '#1';\n\nfi;\n")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/go.bash").write_text("# a comment\nif true;\nthen\n    go '#1';\n\nfi;\n")
     (one,) = read(HEAD + RECORD + "    container_env: {GO: {file: go.bash}}\n")
     assert one.container_env["GO"] == "if true; then go '#1'; fi;"
 
@@ -167,9 +161,8 @@ def test_the_names_of_the_ai_factorys_images():
     """Image names have versions without dots, module names have them with dots."""
     lumi = site.read("lumi")
     containers = [one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch"]
-    one, newer = (
-        one for one in containers if one.module_or_version.endswith(("full-20260415_130625", "full-20260513_121430"))
-    )
+    ends = ("full-20260415_130625", "full-20260513_121430")
+    one, newer = (one for one in containers if one.module_or_version.endswith(ends))
     assert one.file_name == "lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif"
     values = easyconfig.parameters(one)
     assert values["image_dirs"] == ["/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
@@ -190,12 +183,8 @@ def test_a_placeholder_without_value(read):
 def test_an_unknown_version_lists_the_known_ones(read):
     """S004-11: names with and without v, full module names, easyconfig file names; errors list the known ones."""
     containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
-    for wanted in (
-        "PyTorch/2.4.0",
-        "pytorch/v2.4.0",
-        "PyTorch/2.4.0-rocm-6.2.4-singularity-20250101",
-        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb",
-    ):
+    full = "2.4.0-rocm-6.2.4-singularity-20250101"
+    for wanted in ("PyTorch/2.4.0", "pytorch/v2.4.0", f"PyTorch/{full}", f"PyTorch-{full}.eb"):
         assert [one.version for one in selection.find(containers, wanted)] == ["2.4.0"], wanted
     assert len(selection.find(containers, "PyTorch")) == 2
     with pytest.raises(CatalogError, match=r"no version '9' of .*; known versions:\n  2.10-rocm.*\n  2.4.0-rocm"):
@@ -207,27 +196,12 @@ def test_an_unknown_version_lists_the_known_ones(read):
     assert len(selection.find(containers, "torch-2")) == 2
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ("rocm>=6.2", True),
-        ("rocm>=6.10", False),
-        ("numpy==1.26", True),
-        ("Num_Py", False),
-        ("NumPy<2", True),
-        ("PyTorch>=2.9", True),
-        ("pytorch<2.9", False),
-        ("vllm", False),
-    ],
-)
-def test_choosing_by_what_is_inside(read, wanted, found):
-    """Versions are compared as versions: 2.10 is newer than 2.9."""
+def test_choosing_by_what_is_inside(read):
+    """Versions are compared as versions: 2.10 is newer than 2.9; an error shows how to write a requirement."""
     (one,) = read(HEAD + RECORD)
-    assert selection.satisfies(one, selection.parse_requirement(wanted)) == found
-
-
-def test_a_malformed_requirement():
-    """The error shows how to write a requirement."""
+    fitting = ["rocm>=6.2", "numpy==1.26", "NumPy<2", "PyTorch>=2.9"]
+    wanted = [*fitting, "rocm>=6.10", "Num_Py", "pytorch<2.9", "vllm"]
+    assert [text for text in wanted if selection.satisfies(one, selection.parse_requirement(text))] == fitting
     with pytest.raises(CatalogError, match="such as vllm>=0.8"):
         selection.parse_requirement("vllm >>= 1")
 
@@ -244,32 +218,10 @@ def test_the_catalog_and_the_easyblocks_have_the_same_stages_and_kinds_of_activa
 # --- rendering
 
 HOSTILE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=40)
-NASTY = [
-    '"""',
-    "'''",
-    "\\",
-    "%(name)s",
-    "%%(version)s",
-    "%",
-    "100% of %(x)s",
-    "$HOME `id`",
-    "{{ 7 * 7 }}",
-    "{% raw %}",
-    "line\nbreak",
-    '"',
-    "'",
-    "ünïcode ☃ \U0001f600",
-    "\\n",
-    "ends with \\",
-    'ends with "',
-    "#DOC",
-    "\t",
-    "]]",
-    "a\n\n  b",
-    "long words " * 30,
-    "x" * 300,
-    "\\" * 200,
-]
+# quotes and backslashes, what programs replace, what has more than words
+NASTY = ['"""', "'''", '"', "'", "\\", "\\n", "ends with \\", 'ends with "', "\\" * 200]
+NASTY += ["%(name)s", "%%(version)s", "%", "100% of %(x)s", "$HOME `id`", "{{ 7 * 7 }}", "{% raw %}"]
+NASTY += ["line\nbreak", "a\n\n  b", "\t", "#DOC", "]]", "ünïcode ☃ \U0001f600", "long words " * 30, "x" * 300]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -379,9 +331,9 @@ def test_every_container_is_read_back_as_it_is(name):
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
         assert list(differences(one, text)) == []
-        assert len(text.splitlines()) <= (
-            120 if merge.is_stages(one.requirements) or "binds" in one.not_inherited else LONG
-        )
+        # docs F: stages of a build from source, and forty binds of ccpe, need more lines
+        is_long = merge.is_stages(one.requirements) or "binds" in one.not_inherited
+        assert len(text.splitlines()) <= (120 if is_long else LONG)
         assert max(map(len, text.splitlines())) <= 120
         assert text == easyconfig.render(one)
 
@@ -403,6 +355,9 @@ def test_parameters_without_a_field(read):
     (one,) = read(head + RECORD + "    archived: true\n    parameters: {modloadmsg: and more}\n")
     values = literals(easyconfig.render(one))
     assert (values["hidden"], values["modloadmsg"]) == (True, f"{one.archive_message}\nand more")
+    # a stated default is in the easyconfig, whatever the site has
+    (one,) = read(head + RECORD + "    parameters: {wrappers_load: false}\n")
+    assert "wrappers_load = False\n" in easyconfig.render(one)
     (one,) = read(head + RECORD + "    parameters: {nosuch: x}\n")
     (problem,) = differences(one, easyconfig.render(one))
     assert "has no parameter nosuch" in problem
@@ -415,18 +370,11 @@ def test_parameters_without_a_field(read):
             read(head + RECORD + f"    parameters:\n      hidden: {word}\n")
 
 
-def test_a_parameter_with_its_default_value(read):
-    """Admin section 2, missing 5: a stated default is in the easyconfig, whatever the site has."""
-    (one,) = read(f"{HEAD}{RECORD}    parameters: {{wrappers_load: false}}\n")
-    assert "wrappers_load = False\n" in easyconfig.render(one)
-
-
 def test_the_sites_file_of_binds(read, tmp_path):
     """S002-14: it counts if family and record have binds of their own, unless one names another file."""
     (tmp_path / "place").mkdir()
-    (tmp_path / "place/site.yaml").write_text(
-        "name: place\ndescription: x\nbinds: {file: /etc/binds, optional: [/s]}\n"
-    )
+    profile = "name: place\ndescription: x\nbinds: {file: /etc/binds, optional: [/s]}\n"
+    (tmp_path / "place/site.yaml").write_text(profile)
     place = site.read("place", [tmp_path])
     (one,) = read(f"{HEAD}{RECORD}    binds: {{optional: [/own]}}\n", place)
     assert (one.all_binds.file, one.all_binds.optional) == ("/etc/binds", ["/s", "/a", "/b", "/own"])
@@ -470,12 +418,8 @@ def test_the_source_and_the_signature_of_an_image(read, tmp_path):
     """R-01, R-04: a record says where its image is, site, family or record who may sign it; each is a parameter."""
     digest = f"sha256:{'0' * 64}"
     (tmp_path / "images").mkdir()
-    keys = site.Site(
-        name="mine",
-        description="x",
-        signature_keys=["/keys/site.asc"],
-        images={"directories": [{"path": f"{tmp_path}/images"}]},
-    )
+    images = {"directories": [{"path": f"{tmp_path}/images"}]}
+    keys = site.Site(name="mine", description="x", signature_keys=["/keys/site.asc"], images=images)
     text = f"{HEAD}{RECORD}    source: oras://registry.example/ai/x:1@{digest}\n    image: central\n"
     for more, expected in (
         ("", ["/keys/site.asc"]),
@@ -551,15 +495,8 @@ def test_the_recipe_of_archer2():
     """
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     stages = {stage.name: stage for stage in one.stages}
-    assert list(stages) == [
-        "build tools",
-        "supporting packages",
-        "torch",
-        "torch packages",
-        "tensorboard",
-        "mpi4py",
-        "horovod",
-    ]
+    in_order = "build tools, supporting packages, torch, torch packages, tensorboard, mpi4py, horovod"
+    assert ", ".join(stages) == in_order
     names = ("supporting packages", "torch packages", "tensorboard")
     assert sum(len(stages[name].requirements) for name in names) == 24
     assert stages["build tools"].upgrade_pip
@@ -594,29 +531,14 @@ def test_the_recipe_of_derecho():
     assert values["gpu_mpi_library"].startswith("/opt/cray/")
 
 
-def test_the_default_version_of_a_site(monkeypatch):
-    """S004-10: the plain name means the version that the site's recipe builds by default; a variable overrides it."""
-    containers = reading.read(site.read("derecho"), site.SITES / "derecho")
-    monkeypatch.delenv("EBSIF_VERSION_PYTORCH", raising=False)
-    assert selection.find_one(containers, "PyTorch").version == "2.3.1"
-    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "v2.4.0")
-    assert selection.find_one(containers, "PyTorch").version == "2.4.0"
-    assert selection.find_one(containers, "PyTorch/2.3.1").version == "2.3.1"
-
-
 def test_versions_that_are_checked_in_the_image(read):
     """L-12: the components that are Python packages, and the software itself if its record names the version."""
     more = "    package: torch\n    python_packages: [torch, Flash_Attn, vllm]"
     head = HEAD.replace("    venv: true", f"    venv: true\n{more}", 1)
     more = "    components: {rocm: 6.2.4, flash-attn: 2.7.3, deepspeed: 0.15.1}\n"
-    (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more)
+    (one,) = read(head + RECORD + more)
     assert easyconfig.image_packages(one) == {"torch": "2.10", "Flash_Attn": "2.7.3"}
-    (one,) = read(
-        head
-        + RECORD.replace("    components: {rocm: 6.2.4}\n", "")
-        + more
-        + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n"
-    )
+    (one,) = read(head + RECORD + more + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n")
     assert "image_packages = {'deepspeed': '0.15.1', 'numpy': '1.26'}\n" in easyconfig.render(one)
     # F-11
     (one,) = read(head + RECORD + "    python: 3.12\n")
@@ -632,6 +554,7 @@ def test_only_what_changed_is_written(read, tmp_path):
     """A second run writes nothing; after a change to one record, one file."""
     output = tmp_path / "easyconfigs"
     more = RECORD.replace("2.10", "2.4.0")
+    older = output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"
     for one in (rendering.render(container, output) for container in read(HEAD + RECORD + more)):
         assert one.state == "new"
         rendering.write([one], output)
@@ -641,21 +564,16 @@ def test_only_what_changed_is_written(read, tmp_path):
     for one in (rendering.render(container, output) for container in changed):
         rendering.write([one], output)
     after = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
-    assert [path.name for path in before if before[path] != after[path]] == [
-        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"
-    ]
+    assert [path for path in before if before[path] != after[path]] == [older]
     wanted = [rendering.place(one, output) for one in read(HEAD + RECORD)]
-    assert rendering.left_over(wanted, output, site.read("local")) == [
-        output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"
-    ]
+    assert rendering.left_over(wanted, output, site.read("local")) == [older]
     assert [path.name for path in output.rglob("*") if path.name.startswith(".")] == [".ebsif-render"]
 
 
 def test_two_commands_that_render(read, tmp_path):
     """Generator D7: one waits for the other, so that no file lacks its digest, and counts as edited by a person."""
-    one, other = (
-        rendering.render(container, tmp_path) for container in read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
-    )
+    containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
+    one, other = (rendering.render(container, tmp_path) for container in containers)
     process = multiprocessing.get_context("fork").Process(target=rendering.write, args=([other], tmp_path))
     with files.locked(tmp_path):
         process.start()
@@ -664,9 +582,8 @@ def test_two_commands_that_render(read, tmp_path):
         rendering.write_easyconfigs([one], tmp_path)
     process.join()
     assert process.exitcode == 0
-    assert files.read_digests(tmp_path / rendering.WRITTEN) == {
-        str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)
-    }
+    digests = {str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)}
+    assert files.read_digests(tmp_path / rendering.WRITTEN) == digests
 
 
 def test_the_default_version(read, monkeypatch):
@@ -699,9 +616,8 @@ def test_the_previous_container_is_the_older_one(read):
     )
     pages = entry.pages(read(HEAD + records))
     assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
-    undated = "".join(
-        f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n" for version in ("2.10", "2.9")
-    )
+    record = "  - {{family: base, version: {0}, hash: h{0}, suffix: -x}}\n"
+    undated = record.format("2.10") + record.format("2.9")
     assert [page.before and page.before.version for page in entry.pages(read(HEAD + undated))] == ["2.9", None]
 
 
@@ -777,11 +693,7 @@ def found(read, tmp_path, text, profile=None):
         ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
         ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
         ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
-        (
-            "components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]",
-            "error",
-            "bitsandbytes needs ROCm 6.1 or newer",
-        ),
+        ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "needs ROCm 6.1 or newer"),
         ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
         ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
     ],
@@ -824,11 +736,7 @@ def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, propertie
         return [(level, text) for level, _, text in found(read, tmp_path, text, site.read("lumi")) if expected in text]
 
     ((level, text),) = texts("")
-    assert level == "warning"
-    assert text.endswith(
-        "The venv has pip of a version not known yet; to use another version of pip, setuptools or "
-        "wheel, install it in an earlier stage"
-    )
+    assert level == "warning" and text.endswith("install it in an earlier stage")
     assert texts(", upgrade_pip: true") == []
 
 
@@ -876,6 +784,7 @@ def test_two_defaults(read, tmp_path):
     """S004-10: the name without a version can stand for one container only; commands would call it ambiguous."""
     second = RECORD.replace("2.10", "2.11")
     assert found(read, tmp_path, f"{HEAD}{RECORD}{second}    default: true\n") == []
+    assert selection.find_one(read(f"{HEAD}{RECORD}    default: true\n{second}"), "PyTorch").version == "2.10"
     ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    default: true\n{second}    default: true\n")
     assert (level, line) == ("error", 21) and "PyTorch.yaml:16, so 'PyTorch' is ambiguous" in text
     # no command takes one with a label for the default
@@ -951,10 +860,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     """S001-17: outside the driver's range: a finding and a warning at installation; inside: nothing."""
     profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
     ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
-    assert level == "warning"
-    assert text == (
-        "the GPU driver of LUMI supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the image may fail or give wrong results"
-    )
+    assert level == "warning" and text.startswith("the GPU driver of LUMI supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the")
     (one,) = read(HEAD + RECORD, profile)
     assert {"warnings": [text]}.items() <= easyconfig.parameter_groups(one)[-1].items()
     assert "\nwarnings = [" in easyconfig.render(one)
@@ -964,20 +870,14 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
 
 def test_reasons_become_comments(read):
     """A reason stands above the parameter of its field or entry, that of a requirement too; no reason is lost."""
-    (one,) = read(
-        HEAD.replace(
-            "    venv: true\n",
-            "    venv: true\n    why: {/a: the image lacks it, venv: users add "
-            "packages, suffix: 'as before: \\{', wrappers: not for long}\n",
-        )
-        + RECORD
-        + """\
+    why = "{/a: the image lacks it, venv: users add packages, suffix: 'as before: \\{', wrappers: not for long}"
+    head = HEAD.replace("    venv: true\n", f"    venv: true\n    why: {why}\n")
+    more = f"""\
     requirements: [torchmetrics==1.4, lightning]
     warnings: [it is old]
-    why: {torchmetrics: newer ones need another torch, wrappers: null, nowhere: of nothing, warnings: """
-        + " ".join(["long"] * 40)
-        + "}\n"
-    )
+    why: {{torchmetrics: newer ones need another torch, wrappers: null, nowhere: of nothing, warnings: {"long " * 40}}}
+"""
+    (one,) = read(head + RECORD + more)
     lines = easyconfig.render(one).splitlines()
 
     def above(parameter):
