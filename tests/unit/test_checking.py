@@ -63,24 +63,12 @@ def findings(settings, **options):
 
 # in the record, after its first three lines; then in the whole file; then in the profile
 MISTAKES = [
-    (
-        "binds: {optional: [scratch]}",
-        12,
-        "binds.optional, entry 1: should be source[:target[:options]], with full paths",
-    ),
+    ("binds: {optional: [scratch]}", 12, "binds.optional, entry 1: should be source[:target[:options]], with full"),
     ("binds: {optional: ['/a,/b']}", 12, "binds.optional, entry 1: has a comma, at which the container runtime"),
     ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required, entry 1: has more than source, target and options"),
     # of 0.3.0
-    (
-        "binds: {libraries: {/libx.so: if_missing}}",
-        12,
-        "binds.libraries: was removed: name these libraries in ",
-    ),
-    (
-        "host_programs: {programs: [a/b]}",
-        12,
-        "host_programs.programs, entry 1: should be the name or the full path of a program",
-    ),
+    ("binds: {libraries: {/libx.so: if_missing}}", 12, "binds.libraries: was removed: name these libraries in "),
+    ("host_programs: {programs: [a/b]}", 12, "host_programs.programs, entry 1: should be the name or the full path"),
     ("host_libraries: {libraries: [x, a b]}", 12, "host_libraries.libraries, entry 2: should be a name or a full path"),
     ("host_programs: {files: [/etc]}", 12, "host_programs.programs: is missing"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
@@ -101,11 +89,7 @@ MISTAKES = [
     ("wrappers: [bash]", 12, "'bash' would hide the host's"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
     ("image: central", 12, "'image' is 'central', so 'image_dirs' must say where the image is"),
-    (
-        "signature_keys: [~/site.asc]",
-        12,
-        "signature_keys, entry 1: '~/site.asc' is another directory for each account: write",
-    ),
+    ("signature_keys: [~/site.asc]", 12, "signature_keys, entry 1: '~/site.asc' is another directory for each"),
     ("images: {directories: [{path: a}]}", 12, "'a' is not a full path: write that, or add a root"),
     ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
     ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
@@ -138,30 +122,17 @@ MISTAKES_OF_FILES = [
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab"),
 ]
 MISTAKES_OF_PROFILES = [
-    *(
-        (f"{lines.format('~/x')}", 3, "'~/x' is another directory for each account: write the full path")
-        for lines in (
-            "signature_keys: [{}]",
-            "binds: {{file: {}}}",
-            "images: {{root: {}, directories: [{{path: a}}]}}",
-            "images: {{root: /a, directories: [{{path: {}}}]}}",
-        )
-    ),
+    ("signature_keys: [~/x]", 3, "'~/x' is another directory for each account: write the full path"),
+    ("binds: {file: ~/x}", 3, "'~/x' is another directory for each account: write the full path"),
+    ("images: {root: ~/x, directories: [{path: a}]}", 3, "'~/x' is another directory for each account"),
+    ("images: {root: /a, directories: [{path: ~/x}]}", 3, "'~/x' is another directory for each account"),
     ("gpu:none\nsupport: x", 3, "this line should be 'key: value' with a blank after the colon"),
     ("scheduler:\n  default_partition: b\n  partitions:\n    a: {}", 4, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a: {}\n  install:\n    partition: b", 7, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
-    (
-        "scheduler:\n  partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}",
-        4,
-        "one mask for each of the 2 tasks",
-    ),
+    ("scheduler:\n  partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}", 4, "one mask for each of"),
     ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
-    (
-        "images:\n  directories:\n    - {path: /a}\n    - {path: b}",
-        6,
-        "'b' is not a full path: write that, or add a root",
-    ),
+    ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6, "'b' is not a full path: write that, or"),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: should be 'slurm', 'pbs' or 'flux', found 'slrm'"),
     ("scheduler: {partitions: {a: {tasks: x}}}", 3, "a.tasks: should be a whole number, found 'x'"),
     ("driver_rocm: [a, b, c]", 3, "driver_rocm: should have 2 entries at most, found a list"),
@@ -249,10 +220,8 @@ def test_required_signatures(place, tmp_path):
 
 def test_easybuilds_own_checks_for_each_kind(place):
     """Values that EasyBuild rejects are found, with one parsed easyconfig per kind."""
-    records = "".join(
-        f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
-        for number in range(5)
-    )
+    record = "  - {{family: tool, version: 2.{0}, date: 1, venv: true, requirements: [a=={0}]}}\n"
+    records = "".join(map(record.format, range(5)))
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
     reading = easyconfigs.framework.read
@@ -370,9 +339,8 @@ def test_a_repository_with_a_catalog(place, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "sites")
     output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
     assert cli.main(["check", *output]) == 0
-    assert capsys.readouterr().err == (
-        "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
-    )
+    said = "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
+    assert capsys.readouterr().err == said
     assert cli.main(["check", *output, "--catalog", "."]) == 0
     assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
     assert cli.main(["check", *output, "--catalog", ".", "--site", "mine"]) == 0
@@ -430,12 +398,8 @@ def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
     (tmp_path / "sites/third").mkdir()
     (tmp_path / "sites/third/site.yaml").write_text("name: third\n")
     arguments = ["--all-sites", "--catalog", str(tmp_path / "sites")]
-    places = [
-        "mine/containers/Other.yaml:10: ",
-        "mine/containers/Tool.yaml:9: ",
-        "other/containers/Tool.yaml:9: ",
-        "third/site.yaml:1: ",
-    ]
+    places = ["mine/containers/Other.yaml:10: ", "mine/containers/Tool.yaml:9: "]
+    places += ["other/containers/Tool.yaml:9: ", "third/site.yaml:1: "]
     assert cli.main(["check", *arguments]) == 1
     told = capsys.readouterr().out.splitlines()
     assert len(told) == len(places), told
@@ -475,7 +439,7 @@ NOT_EXAMINED = "1 container not examined, because the image is in no image direc
 
 
 def test_missing_and_changed_images(place, tmp_path):
-    """Admin D3: missing central images are always reported; --images reports all missing images and wrong checksums."""
+    """Admin D3, I-03: missing central images are always reported; --images reports all that are missing or changed."""
     images = tmp_path / "images"
     profile = f"{SITE}images: {{directories: [{{path: {images}}}, {{path: {tmp_path}/not-mounted}}]}}\n"
     digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
@@ -501,16 +465,10 @@ def test_missing_and_changed_images(place, tmp_path):
     (images / "tool-1.0.sif").unlink()
     assert findings(own) == []
     assert [one.level for one in findings(own, images=True)] == ["warning"]
-
-
-def test_an_image_of_another_size(place, tmp_path):
-    """I-03: it was replaced or truncated, which is found without reading it."""
-    profile = f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n"
-    settings = place(f"{HEAD}    size: 4\n    sha256: {'0' * 64}\n", profile)
-    (tmp_path / "tool-1.0.sif").write_bytes(b"test")
-    assert findings(settings) == []
-    (tmp_path / "tool-1.0.sif").write_bytes(b"tes")
-    (one,), same = findings(settings), findings(settings, images=True)
+    # another size is found without reading the image
+    (images / "tool-1.0.sif").write_bytes(b"tes")
+    sized = place(f"{HEAD}    size: 4\n    sha256: {digest}\n", profile)
+    (one,), same = findings(sized), findings(sized, images=True)
     assert same == [one]
     assert "tool-1.0.sif was truncated, so it is not the image of the record: it has 3 bytes, not 4" in one.text
 
@@ -520,13 +478,8 @@ OF_CONDA = "init: conda-manual\n    conda_env: x"
 CONTENTS = [
     ("python: 3.12\n    components: {torch: 2.7.0, rocm: 6.2}\n    python_packages: [torch]\n    wrappers: [tool]", []),
     ("python: 3.11", ["error: /tool-1.0.sif has Python 3.12.1, not 3.11"]),
-    (
-        "image_packages: {torch: 2.8.0, Numpy: 1.0}",
-        [
-            "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0",
-            "error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0",
-        ],
-    ),
+    ("image_packages: {torch: 2.8.0}", ["error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0"]),
+    ("image_packages: {Numpy: 1.0}", ["error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0"]),
     ("components: {torch: 2.8.0}", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0"]),
     ("venv: true\n    components: {torch: 2.8.0}\n    requirements: [torch==2.8.0]", []),
     ("package: torch", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 1.0"]),
@@ -542,14 +495,8 @@ CONTENTS = [
 @pytest.mark.parametrize(("lines", "expected"), CONTENTS, ids=[lines for lines, _ in CONTENTS])
 def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     """I-03, admin 4: check --deep compares Python, environment, packages, components and programs with the record."""
-    found = inspection.Inspection(
-        "",
-        "",
-        1,
-        python=PYTHON,
-        components={"rocm": "6.2.4"},
-        conda=[inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")],
-    )
+    conda = [inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")]
+    found = inspection.Inspection("", "", 1, python=PYTHON, components={"rocm": "6.2.4"}, conda=conda)
     monkeypatch.setattr(inspection, "inspect", lambda path, checksum: found)
     monkeypatch.setattr(inspection, "programs", lambda found, names: set(names) & {"tool"})
     head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
@@ -576,24 +523,12 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     # none is needed where no image is
     monkeypatch.setattr(inspection, "find_runtime", lambda: None)
     assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), quick=True)
-    command = [
-        "check",
-        "--quick",
-        "--strict",
-        "--site",
-        "mine",
-        "--catalog",
-        f"{tmp_path}/sites",
-        "-o",
-        f"{tmp_path}/out/mine",
-    ]
+    command = f"check --quick --strict --site mine --catalog {tmp_path}/sites -o {tmp_path}/out/mine".split()
+    note = f"note: {NOT_EXAMINED.replace('1 container', '2 containers')}, Tool/2.0-1\n"
     for option in ("--deep", "--images"):
         assert cli.main([*command, option]) == 0
         said = capsys.readouterr()
-        assert said.out.endswith(
-            "containers/Tool.yaml: note: 2 containers not examined, because the image is in no "
-            "image directory here: Tool/1.0-20250101, Tool/2.0-1\n"
-        )
+        assert said.out.endswith(f"containers/Tool.yaml: {note}")
         assert said.err == "2 containers: nothing is wrong\n"
     assert cli.main([*command, "--images", "--format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice file=")
@@ -610,10 +545,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     assert "is a directory, not an image" in findings(settings, quick=True, deep=True)[-1].text
     monkeypatch.setenv("PATH", "/none")
     assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalog", str(tmp_path / "sites")]) == 1
-    assert (
-        capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of "
-        "them is\n"
-    )
+    assert capsys.readouterr().out.startswith("error: neither apptainer nor singularity is on PATH: run this where")
 
 
 def test_a_directory_of_images_that_can_not_be_read(place, tmp_path):
@@ -672,14 +604,9 @@ def test_a_file_that_is_not_read(tmp_path):
     """57-h2.1, 57-h2.2: records don't vanish in it without a word, and their easyconfigs aren't called obsolete."""
     first, second, base = (tmp_path / name for name in ("one/mine", "two/mine", "one/base"))
     more = "name: Tool\nextends: true\ncontainers:\n  - {family: tool, version: 2.0, date: 1}\n"
-    for folder, name, text in (
-        (first, "Tool.yaml", HEAD),
-        (second, "Tool.yaml", more),
-        (base, "Tool.yaml", more),
-        (first, "Other.yml", HEAD),
-        (second, "README.md", ""),
-    ):
-        path = folder / "containers" / name
+    written = [(first / "containers/Tool.yaml", HEAD), (first / "containers/Other.yml", HEAD)]
+    written += [(second / "containers/Tool.yaml", more), (second / "containers/README.md", "")]
+    for path, text in (*written, (base / "containers/Tool.yaml", more)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     problems = []
