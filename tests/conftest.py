@@ -56,3 +56,17 @@ def root():
     """Root is the subject of the test."""
     with account.as_root():
         yield
+
+
+@pytest.fixture
+def ebsif(capsys):
+    """A function that runs ebsif in this process, compares its exit status, and returns what it has printed."""
+    # integration tests start the command
+    from ebsif.cli import main
+
+    def run(*words, status=0):
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == status
+        return capsys.readouterr()
+
+    return run

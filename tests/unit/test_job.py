@@ -378,12 +378,11 @@ def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
     assert (tmp_path / "sent").read_bytes() == printed
 
 
-def test_the_result_for_programs(tmp_path, capsys):
+def test_the_result_for_programs(tmp_path, ebsif):
     """Docs D8, F4: --json has the module, the script and the jobs; the script says how to submit it as it is called."""
     place = tmp_path / "a b.sh"
     for more, file, name in ([], None, "FILE"), (["-o", str(place)], str(place), f"'{place}'"):
-        assert cli.main(["job", "M/1", "--json", *more, "--", "t.py"]) == 0
-        said = json.loads(capsys.readouterr().out)
+        said = json.loads(ebsif("job", "M/1", "--json", *more, "--", "t.py").out)
         assert (said["module"], said["file"], said["jobs"]) == ("M/1", file, [])
         assert f"Submit with: sbatch {name}\n" in said["script"]
     assert place.read_text() == said["script"]
@@ -393,14 +392,13 @@ def test_the_result_for_programs(tmp_path, capsys):
     assert "Submit with: sbatch FILE\n" in script.read_text() and "touch y" not in script.read_text()
 
 
-def test_a_catalog_that_is_named_twice(tmp_path, monkeypatch, capsys):
+def test_a_catalog_that_is_named_twice(tmp_path, monkeypatch, ebsif):
     """Generator B9: a run that is repeated as its record says records the same line again."""
     (tmp_path / "config.yaml").write_text(f"catalogs: [{tmp_path}]\n")
     monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
     texts = []
     for more in ([], ["--catalog", str(tmp_path)]):
-        assert cli.main(["job", "M/1", *more, "--", "-m", "package"]) == 0
-        texts.append(capsys.readouterr().out)
+        texts.append(ebsif("job", "M/1", *more, "--", "-m", "package").out)
     assert texts[0] == texts[1] and texts[0].count(f"--catalog {tmp_path}") == 1
 
 
@@ -428,22 +426,20 @@ def test_containers_by_module_name():
     assert "does not exist" not in run("M/1", "--", "-W", "error", "-m", "package").stderr
 
 
-def test_a_mistyped_name_of_an_extension(eb_prefix, capsys):
+def test_a_mistyped_name_of_an_extension(eb_prefix, ebsif):
     """User trial, E-09: a part of a name that nothing has fails as in other commands: no job could load it."""
     eb_prefix.install(MINE)
-    assert cli.main(["job", "mien", "--", "-m", "package"]) == 3
-    said = capsys.readouterr()
+    said = ebsif("job", "mien", "--", "-m", "package", status=3)
     assert said.out == ""
     assert said.err.startswith("ebsif: there is no container 'mien' (known: ")
     assert said.err.endswith("; did you mean mine?\n")
 
 
-def test_a_module_of_an_older_version(eb_prefix, capsys):
+def test_a_module_of_an_older_version(eb_prefix, ebsif):
     """User trial (docs, G): for a module without the run script of batch scripts, the command that adds it is shown."""
     scripts = eb_prefix.install(MINE) / "runscripts"
     scripts.mkdir()
-    assert cli.main(["job", MINE, "--", "-m", "package"]) == 3
-    said = capsys.readouterr()
+    said = ebsif("job", MINE, "--", "-m", "package", status=3)
     assert said.out == ""
     assert f"{MINE} lacks the run script job.bash, which the job needs: install the module again" in said.err
     assert "`eb --rebuild " in said.err

@@ -40,7 +40,7 @@ def make_environment(venv, module):
     (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={module} _EBSIF_VENV={venv}\n")
 
 
-def test_names_of_kernels(module, capsys):
+def test_names_of_kernels(module, capsys, ebsif):
     """J-02: names as Jupyter knows them; none stands for a directory with other kernels."""
     assert main(["kernel", "install", MINE, "--user", "--name", "Torch"]) == 0
     assert [path.name for path in module.mine.iterdir()] == ["torch"]
@@ -49,8 +49,7 @@ def test_names_of_kernels(module, capsys):
     assert main(["kernel", "--user", "install", MINE, "--name", "torch"]) == 0
     capsys.readouterr()
     for name in (".", "..", ".torch", "a/b"):
-        assert main(["kernel", "install", MINE, "--name", name]) == 3
-        assert "can't be the name of a kernel" in capsys.readouterr().err
+        assert "can't be the name of a kernel" in ebsif("kernel", "install", MINE, "--name", name, status=3).err
         assert main(["kernel", "remove", name]) == 3
     assert main(["kernel", "remove", "Torch"]) == 0
     assert not list(module.mine.iterdir())
@@ -63,35 +62,30 @@ def move_user_software(module, place, monkeypatch):
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(place))
 
 
-def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
+def test_kernels_with_the_same_name(module, ebsif, tmp_path, monkeypatch):
     """J-02: one of another program is neither replaced nor removed; that ours replaces one of ours is said."""
     other = module.mine / "torch"
     other.mkdir(parents=True)
     (other / "kernel.json").write_text('{"argv": ["python"]}')
-    assert main(["kernel", "install", MINE, "--name", "torch"]) == 3
-    assert "is a kernel of another program" in capsys.readouterr().err
-    assert main(["kernel", "remove", "torch"]) == 3
-    assert "has no kernel 'torch' of a module (there: none)" in capsys.readouterr().err
+    assert "is a kernel of another program" in ebsif("kernel", "install", MINE, "--name", "torch", status=3).err
+    assert "has no kernel 'torch' of a module (there: none)" in ebsif("kernel", "remove", "torch", status=3).err
     # a directory that an interrupted installation has left
     (other / "kernel.json").unlink()
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
-    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
-    assert capsys.readouterr().err.count("replaces") == 0
+    assert ebsif("kernel", "install", MINE, "--name", "torch").err.count("replaces") == 0
     move_user_software(module, tmp_path / "own", monkeypatch)
-    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
-    assert capsys.readouterr().err.startswith(f"ebsif: this replaces the kernel torch of {MINE}\n")
+    said = ebsif("kernel", "install", MINE, "--name", "torch").err
+    assert said.startswith(f"ebsif: this replaces the kernel torch of {MINE}\n")
 
 
-def test_the_kernel_of_an_installation_is_linked(module, capsys):
+def test_the_kernel_of_an_installation_is_linked(module, ebsif):
     """J-01, J-02: it is listed with the program that Jupyter starts; the installation keeps its kernel."""
     module.mine.mkdir(parents=True)
     link = module.mine / "linked"
     link.symlink_to(module.kernel)
     before = (module.kernel / "kernel.json").read_text()
-    assert main(["kernel", "list"]) == 0
-    assert capsys.readouterr().out == f"linked  {MINE}\n"
-    assert main(["remove", MINE, "--dry-run"]) == 0
-    assert f"  {link}\n" in capsys.readouterr().out
+    assert ebsif("kernel", "list").out == f"linked  {MINE}\n"
+    assert f"  {link}\n" in ebsif("remove", MINE, "--dry-run").out
     assert main(["kernel", "remove", "linked"]) == 0
     assert not os.path.lexists(link)
     link.symlink_to(module.kernel)
@@ -100,7 +94,7 @@ def test_the_kernel_of_an_installation_is_linked(module, capsys):
     assert (module.kernel / "kernel.json").read_text() == before
 
 
-def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys):
+def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys, ebsif):
     """V-07: where the earlier extensions of a name are removed, its kernels start the newest one."""
     assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
     newest = eb_prefix.install(LATER, packages=("ipykernel==7.0",))
@@ -109,8 +103,7 @@ def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys):
     assert main(["remove", "mine", "--older", "--yes"]) == 0
     assert not module.root.exists()
     assert f"the kernel mine starts {LATER} now" in capsys.readouterr().err
-    assert main(["kernel", "list", "--json"]) == 0
-    (kernel,) = json.loads(capsys.readouterr().out)
+    (kernel,) = json.loads(ebsif("kernel", "list", "--json").out)
     assert (kernel["module"], kernel["program"]) == (LATER, str(newest / "interpreter/python"))
 
 
@@ -135,7 +128,7 @@ def start(folder):
     return printed(argv)
 
 
-def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
+def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys, ebsif):
     """V-07: by the name, a kernel starts the newest that is left, also below a prefix; by the date, that one."""
     prefix = tmp_path / "my lab"
     below = ["--prefix", str(prefix)]
@@ -145,26 +138,23 @@ def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
     kernels_of_name = [two.mine / "m1", prefix / "share/jupyter/kernels/lab"]
     before = [start(folder) for folder in kernels_of_name]
     assert before == 2 * [f"{two.later} -m ipykernel_launcher -f {{connection_file}}\n"]
-    capsys.readouterr()
-    assert main(["remove", "mine", "--yes"]) == 0
-    assert "stop working" not in capsys.readouterr().err
+    assert "stop working" not in ebsif("remove", "mine", "--yes").err
     assert [path.name for path in two.mine.iterdir()] == ["m1"]
     assert [start(folder).split()[0] for folder in kernels_of_name] == 2 * [str(two.earlier)]
     assert main(["kernel", "list"]) == 0
     capsys.readouterr()
     # the last one
-    assert main(["remove", "mine", "--yes"]) == 0
-    assert "kernels of `ebsif kernel install --prefix` that were made with it stop working" in capsys.readouterr().err
+    shown = ebsif("remove", "mine", "--yes").err
+    assert "kernels of `ebsif kernel install --prefix` that were made with it stop working" in shown
     assert not list(two.mine.iterdir())
-    assert main(["kernel", "list", *below]) == 1
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(ebsif("kernel", "list", *below, status=1).out.split())
     assert (
         said == f"lab {BASE}-mine can't start: {str(two.earlier).rpartition('-')[0]} doesn't exist any more; "
         f"`ebsif kernel remove lab --prefix '{prefix}'` removes it"
     )
 
 
-def test_a_kernel_that_a_person_has_edited(two, capsys):
+def test_a_kernel_that_a_person_has_edited(two, ebsif):
     """hunt U1.5: a variable in kernel.json is kept aside when the kernel is installed again, and only then."""
     for _ in range(2):
         assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
@@ -173,20 +163,17 @@ def test_a_kernel_that_a_person_has_edited(two, capsys):
     written, spec = path.read_text(), json.loads(path.read_text())
     spec["env"]["OMP_NUM_THREADS"] = "4"
     path.write_text(json.dumps(spec))
-    capsys.readouterr()
-    assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
-    assert f"the previous kernel.json is now {path}.old" in " ".join(capsys.readouterr().err.split())
+    said = ebsif("kernel", "install", "mine", "--name", "m1").err
+    assert f"the previous kernel.json is now {path}.old" in " ".join(said.split())
     assert path.read_text() == written
     assert json.loads((path.parent / "kernel.json.old").read_text()) == spec
 
 
-def test_kernels_if_all_extensions_of_a_name_are_removed_at_once(two, capsys):
+def test_kernels_if_all_extensions_of_a_name_are_removed_at_once(two, ebsif):
     """V-07, J-02: what is listed before the question has the kernel once; removing earlier ones leaves it."""
     assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
     for arguments, number in (([MINE, LATER], 1), ([MINE], 0), ([LATER], 0), (["mine", "--older"], 0)):
-        capsys.readouterr()
-        assert main(["remove", *arguments, "--dry-run"]) == 0
-        said = capsys.readouterr()
+        said = ebsif("remove", *arguments, "--dry-run")
         assert said.out.count(f"  {two.mine / 'm1'}\n") == number
         assert ("stop working" in said.err) == bool(number)
 
@@ -206,7 +193,7 @@ def test_the_active_environment(module, eb_prefix, tmp_path, monkeypatch):
     assert (spec["env"], spec["metadata"]["ebsif"]["module"]) == ({"EBSIF_VENV": str(venv)}, f"{BASE}-mine")
 
 
-def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys, monkeypatch):
+def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, ebsif, monkeypatch):
     """J-05: the environment's module is named, and no other one with a similar name is taken."""
     venv = tmp_path / "env"
     make_environment(venv, MINE)
@@ -217,13 +204,12 @@ def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys, 
         assert main(["kernel", "install", str(venv)]) == 0
     for name in ("PyTorch/2.13.0", "PyTorch/latest"):
         make_environment(venv, name)
-        assert main(["kernel", "install", str(venv)]) == 3
-        said = " ".join(capsys.readouterr().err.split())
+        said = " ".join(ebsif("kernel", "install", str(venv), status=3).err.split())
         assert f"{venv} is an environment of the module {name}: no container module '{name}' is installed here" in said
         assert said.endswith(f"To correct the name: extend-venv-activate {venv} MODULE")
 
 
-def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
+def test_what_jupyter_replaces(module, tmp_path, monkeypatch, ebsif):
     """J-01, J-05: paths with braces reach the kernel unchanged; a path with $, which can't, is named."""
     odd = tmp_path / "{prefix} {x y} {}"
     make_environment(odd, MINE)
@@ -243,24 +229,19 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     assert manager.kernel_spec.env == {"EBSIF_VENV": str(odd), "EBSIF_USER_SOFTWARE": str(odd)}
     odd.rename(tmp_path / "$HOME")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "$HOME"))
-    capsys.readouterr()
-    assert main(["kernel", "install", MINE, "--name", "other"]) == 3
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(ebsif("kernel", "install", MINE, "--name", "other", status=3).err.split())
     assert f"Jupyter may replace the $ in {tmp_path}/$HOME, " in said
     assert not (module.mine / "other").exists()
 
 
-def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
+def test_the_list_for_programs(module, tmp_path, monkeypatch, ebsif):
     """J-02: the list in JSON has every path, also the one because of which a kernel can't start."""
-    assert main(["kernel", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(ebsif("kernel", "list", "--json").out) == []
     own = tmp_path / "own"
     move_user_software(module, own, monkeypatch)
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     shutil.rmtree(own)
-    capsys.readouterr()
-    assert main(["kernel", "list", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == [
+    assert json.loads(ebsif("kernel", "list", "--json", status=1).out) == [
         {
             "name": "torch",
             "module": MINE,
@@ -271,11 +252,10 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
             "missing": str(own),
         }
     ]
-    assert main(["kernel", "remove", "torch", "--json"]) == 2
-    assert "--json is for list, not for remove" in capsys.readouterr().err
+    assert "--json is for list, not for remove" in ebsif("kernel", "remove", "torch", "--json", status=2).err
 
 
-def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
+def test_the_command_that_adds_ipykernel(eb_prefix, ebsif):
     """J-08: it changes an extension, and gives the extension of another module a name."""
     extension = "# Written by `ebsif extend`: yours to change.\n"
     for module, text, command in (
@@ -285,8 +265,7 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
         root = eb_prefix.install(module, text=text)
         (root / "interpreter").mkdir()
         (root / "interpreter/python").touch()
-        assert main(["kernel", "install", module]) == 3
-        assert capsys.readouterr().err.endswith(f"To add it: {command}\n")
+        assert ebsif("kernel", "install", module, status=3).err.endswith(f"To add it: {command}\n")
 
 
 def test_the_commands_that_add_ipykernel_to_user_software(tmp_path):

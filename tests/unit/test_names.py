@@ -102,7 +102,7 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     assert said(newer)[0] == newer
 
 
-def test_files_that_do_not_exist(prefix, capsys):
+def test_files_that_do_not_exist(prefix, ebsif):
     """Docs D1: the message is the same in all commands, and no site of that name is an error like others."""
     for words, said in (
         (["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
@@ -110,30 +110,27 @@ def test_files_that_do_not_exist(prefix, capsys):
         (["add", "no.sif"], "no.sif does not exist"),
         (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: "),
     ):
-        assert main(words) == 3
-        assert said in capsys.readouterr().err
+        assert said in ebsif(*words, status=3).err
 
 
-def test_show_at_a_terminal(monkeypatch, capsys):
+def test_show_at_a_terminal(monkeypatch, ebsif):
     """Docs D7: lists are wrapped below themselves; what is to be copied is one line."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["show", "--site", "lumi", "PyTorch/2.7.1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ebsif("show", "--site", "lumi", "PyTorch/2.7.1").out.splitlines()
     assert not [line for line in lines if len(line) > 80 and ", " in line]
     assert next(line for line in lines if line.startswith("install  ")).endswith(".eb")
     assert f"{' ' * 16}torchdata 0.10.0, " in "\n".join(lines)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_names_for_copying(monkeypatch, capsys, columns):
+def test_names_for_copying(monkeypatch, ebsif, columns):
     """E-10: a terminal never breaks the name of a container: what is in it is beside or below it."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert main(["list", "--site", "lumi"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ebsif("list", "--site", "lumi").out.splitlines()
     assert max(map(len, lines)) <= columns
     containers = Names("lumi").containers
     assert {one.module for one in containers if not one.archived} <= {line.split()[0] for line in lines if line.strip()}
@@ -244,7 +241,7 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     assert names().container("PyTorch").module == BASE
 
 
-def test_names_that_differ_in_case(prefix, capsys):
+def test_names_that_differ_in_case(prefix, ebsif):
     """B1: the exact name wins; of several others none is chosen, and nothing is removed or changed."""
     roots = {}
     for name, date in (("mine", "20261128"), ("Mine", "20261128"), ("Mine", "20261127"), ("MINE", "20261128.2")):
@@ -270,15 +267,13 @@ def test_names_that_differ_in_case(prefix, capsys):
     with pytest.raises(EbsifError, match="ambiguous"):
         names().installation("TOOL")
     # no new one is made
-    capsys.readouterr()
-    assert main(["extend", BASE, "--add", "rich", "--name", "minE", "-n"]) == 3
-    assert "ine` exists (PyTorch/" in capsys.readouterr().err
-    assert main(["extend", BASE, "--add", "rich", "--name", "mine", "-n"]) == 3
-    assert "to add to it: ebsif extend mine" in capsys.readouterr().err
+    assert "ine` exists (PyTorch/" in ebsif("extend", BASE, "--add", "rich", "--name", "minE", "-n", status=3).err
+    said = ebsif("extend", BASE, "--add", "rich", "--name", "mine", "-n", status=3).err
+    assert "to add to it: ebsif extend mine" in said
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_installed):
+def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, ebsif, is_installed):
     """B6, N-05: the name of an extension without its date is no other module, of the catalog or installed."""
     other = f"{BASE}-cuda"
     if is_installed:
@@ -287,8 +282,7 @@ def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_in
         record = Names().container(BASE)
         monkeypatch.setattr(Names, "containers", [record, record.replace(suffix=f"{record.versionsuffix}-cuda")])
     for name, status in (("cuda", 3), ("CUDA", 3), ("cuda2", 0)):
-        assert main(["extend", BASE, "--add", "rich", "--name", name, "-n"]) == status
-        said = capsys.readouterr().err
+        said = ebsif("extend", BASE, "--add", "rich", "--name", name, "-n", status=status).err
         assert (
             f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalog'}, so it can't "
             f"be the name of this extension: choose another --name than {name}" in said
@@ -362,7 +356,7 @@ def test_the_module_that_goes_on_meaning_the_newest(prefix):
         path.unlink()
 
 
-def test_the_catalog_and_files(prefix, tmp_path, capsys):
+def test_the_catalog_and_files(prefix, tmp_path, capsys, ebsif):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
@@ -395,16 +389,13 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys):
         ("install", "c.sif", "to add an image to your catalog: `ebsif add c.sif`"),
         ("install", "mine", "; mine is an extension, which `ebsif list --mine mine` lists"),
     ):
-        assert main([command, text]) == 3
-        assert expected in capsys.readouterr().err
+        assert expected in ebsif(command, text, status=3).err
     for text, expected in (("mine", "; mine is an extension, which `ebsif list --mine mine` lists"), ("mien", "mine?")):
-        assert main(["list", text]) == 3
-        assert capsys.readouterr().err.endswith(f"{expected}\n")
+        assert ebsif("list", text, status=3).err.endswith(f"{expected}\n")
     assert main(["list"]) == 0 and "your own" not in capsys.readouterr().err
     (prefix.modules / "PyTorch/.modulerc.lua").write_text(f'module_version("{MINE}", "mine")\n')
     for words in ([], ["--json"], ["PyTorch"], ["--quiet"]):
-        assert main(["list", *words]) == 0
-        assert capsys.readouterr().err == ("" if words else "your own extensions: `ebsif list --mine`\n")
+        assert ebsif("list", *words).err == ("" if words else "your own extensions: `ebsif list --mine`\n")
     # 57-h2.5: not that there is no such software
     prefix.install("Tool/1.0-x", text="")
     prefix.install("Tool/1.1-x", text="")
@@ -423,7 +414,7 @@ def test_tab_completion_of_names(prefix):
     assert complete_sites("l", options) == ["local", "lumi"]
 
 
-def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
+def test_the_modules_of_a_user(prefix, monkeypatch, capsys, ebsif):
     """E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them."""
     prefix.write_module(f"{MINE}.bak_20261122152728_16249", prefix.install(MINE), lua=False)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))
@@ -438,12 +429,11 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     }
     assert rows[MINE]["size"] > 5000 + rows[OTHER]["size"]
     (other / "share/ebsif/lock.json").write_text("{")
-    assert main(["list", "--mine", "other", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["state"] == ["no module file", "record damaged"]
-    assert main(["list", "--mine", "other"]) == 0
-    assert MINE not in capsys.readouterr().out
-    assert main(["list", "--mine", "none"]) == 1
-    assert capsys.readouterr() == ("", "ebsif: you have installed no container module of that name\n")
+    said = ebsif("list", "--mine", "other", "--json").out
+    assert json.loads(said)[0]["state"] == ["no module file", "record damaged"]
+    assert MINE not in ebsif("list", "--mine", "other").out
+    shown = ebsif("list", "--mine", "none", status=1)
+    assert shown == ("", "ebsif: you have installed no container module of that name\n")
     # an image that another one shares isn't freed with either
     base = prefix.install(BASE, image={"file": "a.sif", "sha256": "0"})
     (base / "a.sif").unlink()
@@ -455,19 +445,16 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     (prefix.modules / f"{BASE}.lua").unlink()
     # E-10: at a terminal of 80 columns, names aren't broken; in a file, they are complete
     prefix.install(f"{MINE}-more-20261123")
-    assert main(["list", "--mine"]) == 0
-    assert f"\n{MINE}-more-20261123  {MINE}  " in capsys.readouterr().out
+    assert f"\n{MINE}-more-20261123  {MINE}  " in ebsif("list", "--mine").out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["list", "--mine"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ebsif("list", "--mine").out.splitlines()
     assert max(map(len, lines)) <= 80
     assert {MINE, f"{MINE}-more-20261123"} < set(lines) and f"    extends {MINE}," in lines
     # nothing of other accounts
     monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
-    assert main(["list", "--mine"]) == 0
-    assert capsys.readouterr() == ("", "ebsif: you have installed no container module\n")
+    assert ebsif("list", "--mine") == ("", "ebsif: you have installed no container module\n")
 
 
 def test_hard_links_take_no_space(prefix, tmp_path):
@@ -478,17 +465,15 @@ def test_hard_links_take_no_space(prefix, tmp_path):
     assert report.size_of(root) < before - 4000
 
 
-def test_removing_a_module_that_environments_may_use(prefix, capsys):
+def test_removing_a_module_that_environments_may_use(prefix, ebsif):
     """User trial, E-06: before anybody confirms, it says what stops working; not of a module without Python."""
     said = "kernels of `ebsif kernel install --prefix`"
     root = prefix.install(MINE)
-    assert main(["remove", MINE, "-n"]) == 0
-    assert said not in capsys.readouterr().err
+    assert said not in ebsif("remove", MINE, "-n").err
     (root / "bin").mkdir()
     (root / "bin/make-venv").touch()
     for option in ("-n", "--yes"):
-        assert main(["remove", MINE, option]) == 0
-        assert said in capsys.readouterr().err
+        assert said in ebsif("remove", MINE, option).err
 
 
 def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
@@ -517,7 +502,7 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     assert path.read_text() == other
 
 
-def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
+def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, ebsif, monkeypatch):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
     easyconfig, lock, backup = (tmp_path / f"mine{suffix}" for suffix in (".eb", ".lock.json", ".squashfs"))
     text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'mine.lock.json'}\n"
@@ -550,8 +535,7 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     (root / "closed/in").mkdir(parents=True)
     (root / "closed").chmod(0o500)
     # no terminal: the message says so, instead of how to use the command
-    assert main(["remove", MINE]) == 3
-    shown = capsys.readouterr().err
+    shown = ebsif("remove", MINE, status=3).err
     assert (
         shown.endswith(
             "ebsif: nothing was removed, because there is no terminal to ask on: add --yes to remove all "
@@ -559,8 +543,7 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
         )
         and "usage" not in shown
     )
-    assert main(["remove", MINE, "-n"]) == 0
-    shown = capsys.readouterr().out
+    shown = ebsif("remove", MINE, "-n").out
     assert all(f"  {path}" in shown for path in (root, link, versions, easyconfig, lock, kernel, *aside))
     assert root.exists()
     assert main(["remove", MINE, "--yes"]) == 0
@@ -576,21 +559,20 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     assert not (prefix.modules / "PyTorch").exists()
 
 
-def test_removing_earlier_extensions(prefix, capsys):
+def test_removing_earlier_extensions(prefix, ebsif):
     """V-07: --older keeps the newest one of a name, and others; it says if there is none."""
     roots = [prefix.install(module) for module in (MINE, LATER, f"{LATER}.2", OTHER)]
     assert main(["remove", "mine", "--older", "--yes"]) == 0
     assert [root.exists() for root in roots] == [False, False, True, True]
     for name, expected in (("mine", 0), (roots[2], 0)):
-        assert main(["remove", str(name), "--older", "--yes"]) == expected
+        said = ebsif("remove", str(name), "--older", "--yes", status=expected).err
         # 57-h2.6: there may be some elsewhere
-        assert f"there is no earlier one in {roots[2].parent}\n" in capsys.readouterr().err
+        assert f"there is no earlier one in {roots[2].parent}\n" in said
     prefix.install("Tool/1.0-x", text="")
-    assert main(["remove", "Tool", "--older", "--yes"]) == 3
-    assert "Tool/1.0-x is no extension" in capsys.readouterr().err
+    assert "Tool/1.0-x is no extension" in ebsif("remove", "Tool", "--older", "--yes", status=3).err
 
 
-def test_what_only_an_earlier_extension_has(prefix, capsys, monkeypatch):
+def test_what_only_an_earlier_extension_has(prefix, ebsif, monkeypatch):
     """student 1: --older names it and asks; with --yes that one stays. What a person has removed since isn't meant."""
     first = prefix.install(MINE, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"))
     second = prefix.install(
@@ -600,19 +582,17 @@ def test_what_only_an_earlier_extension_has(prefix, capsys, monkeypatch):
     other = prefix.install(f"{BASE}-mine-20261120", ["tabulate==0.9"], EASYCONFIG.replace("'gone'", "'tabulate'"))
     last = prefix.install(f"{LATER}.3", made_from=f"{LATER}.2")
     text = f"ebsif: {BASE}-mine-20261120 has tabulate, which {LATER}.3 doesn't have"
-    assert main(["remove", "mine", "--older", "--dry-run"]) == 0
-    shown = capsys.readouterr()
+    shown = ebsif("remove", "mine", "--older", "--dry-run")
     assert f"{text}\n" in shown.err and "rich" not in shown.err and str(other) in shown.out
     monkeypatch.setattr("ebsif.commands.remove.confirmed", lambda *_: False)
-    assert main(["remove", "mine", "--older"]) == 1
-    assert f"{text}\n" in capsys.readouterr().err
-    assert main(["remove", "mine", "--older", "--yes"]) == 1
-    assert f"{text}: it stays (to remove it, too: ebsif remove {BASE}-mine-20261120 --yes)\n" in capsys.readouterr().err
+    assert f"{text}\n" in ebsif("remove", "mine", "--older", status=1).err
+    said = ebsif("remove", "mine", "--older", "--yes", status=1).err
+    assert f"{text}: it stays (to remove it, too: ebsif remove {BASE}-mine-20261120 --yes)\n" in said
     assert [root.exists() for root in (first, second, third, other, last)] == [False, False, False, True, True]
     # packages added by hand
     prefix.add(prefix.install(f"{LATER}.2"), "hand", "1")
-    assert main(["remove", "mine", "--older", "--yes"]) == 1
-    assert f"{LATER}.2 has hand, which {LATER}.3 doesn't have: it stays" in capsys.readouterr().err
+    told = ebsif("remove", "mine", "--older", "--yes", status=1).err
+    assert f"{LATER}.2 has hand, which {LATER}.3 doesn't have: it stays" in told
     for module in (f"{LATER}.2", f"{BASE}-mine-20261120"):
         assert main(["remove", module, "--yes"]) == 0
     assert main(["remove", "mine", "--older", "--yes"]) == 0
@@ -630,16 +610,14 @@ def test_an_alias_goes_back(prefix):
     assert path.read_text() == f'module_version("{BASE}-b", "demo")\n'
 
 
-def test_the_newest_that_is_left(prefix, capsys):
+def test_the_newest_that_is_left(prefix, ebsif):
     """V-07: after the newest extension is removed, the name without date means the one before it."""
     roots = [prefix.install(module) for module in (MINE, LATER)]
     path = prefix.modules / "PyTorch/.modulerc.lua"
     line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
     path.write_text(line.format(LATER))
     assert names().module("mine") == f"{BASE}-mine"
-    capsys.readouterr()
-    assert main(["remove", "mine", "--yes"]) == 0
-    assert capsys.readouterr().err.endswith(f"removed {LATER}\n{BASE}-mine is {MINE} now\n")
+    assert ebsif("remove", "mine", "--yes").err.endswith(f"removed {LATER}\n{BASE}-mine is {MINE} now\n")
     assert path.read_text() == line.format(MINE)
     assert [root.exists() for root in roots] == [True, False]
     assert names().installation(f"{BASE}-mine").root == roots[0]
@@ -647,14 +625,13 @@ def test_the_newest_that_is_left(prefix, capsys):
     assert not path.exists()
 
 
-def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path, capsys):
+def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path, ebsif):
     """V-07: neither of another directory nor of another account; no name leads to a module that isn't beside it."""
     elsewhere = Prefix(tmp_path / "project")
     elsewhere.install(MINE)
     root = prefix.install(LATER)
     monkeypatch.setenv("MODULEPATH", f"{prefix.modules}:{elsewhere.modules}")
-    assert main(["remove", str(root), "--older", "--yes"]) == 0
-    assert "there is no earlier one" in capsys.readouterr().err
+    assert "there is no earlier one" in ebsif("remove", str(root), "--older", "--yes").err
     theirs, stat = prefix.install(MINE), Path.stat
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -699,7 +676,7 @@ def test_a_file_that_goes_while_sizes_are_added_up(prefix, monkeypatch):
     assert 0 < report.size_of(root) < before
 
 
-def test_removing_several_modules(prefix, capsys):
+def test_removing_several_modules(prefix, ebsif):
     """E-06, I-09: one of them may need the image of another one; if one is refused, all stay."""
     base = prefix.install("Tool/1.0-x", text="")
     user = prefix.install(
@@ -712,8 +689,8 @@ def test_removing_several_modules(prefix, capsys):
     command = ["remove", "Tool/1.0-x", "mine", "--yes"]
     assert main([*command, "other"]) == 3
     assert base.exists() and user.exists() and other.exists()
-    assert main(["remove", "Tool/1.0-x", "--yes"]) == 3
-    assert "has the image that these modules use: Tool/1.0-x-mine-20261121" in capsys.readouterr().err
+    said = ebsif("remove", "Tool/1.0-x", "--yes", status=3).err
+    assert "has the image that these modules use: Tool/1.0-x-mine-20261121" in said
     assert main(command) == 0
     assert not base.exists() and not user.exists() and other.exists()
 
@@ -791,12 +768,11 @@ def test_files_of_other_accounts_are_not_removed(prefix, monkeypatch):
     assert root.exists()
 
 
-def test_packages_added_by_hand(prefix, capsys, tmp_path):
+def test_packages_added_by_hand(prefix, ebsif, tmp_path):
     """E-08: record, bill of materials and diff include them; without changes the record is the original."""
     root = prefix.install(MINE)
     record = json.loads((root / "share/ebsif/lock.json").read_text())
-    assert main(["lock", "mine"]) == 0
-    assert json.loads(capsys.readouterr().out) == record
+    assert json.loads(ebsif("lock", "mine").out) == record
     (tmp_path / "before.json").write_text(json.dumps(record))
     prefix.add(root, "rich", "14.0")
     assert main(["lock", "mine", "-o", "after.json"]) == 0
@@ -805,31 +781,27 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
     assert after["stages"] == [
         {"name": "requirements", "requirements": ('einops[all]==0.8.1; python_version > "3"\nrich==14.0\n')}
     ]
-    assert main(["lock", "mine", "--format", "sbom"]) == 0
-    assert "pkg:pypi/rich@14.0" in capsys.readouterr().out
+    assert "pkg:pypi/rich@14.0" in ebsif("lock", "mine", "--format", "sbom").out
     (root / "easybuild" / f"{MINE.replace('/', '-')}.eb").unlink()
-    assert main(["diff", "./before.json", "mine"]) == 1
-    assert capsys.readouterr().out == "+ package rich 14.0\n"
+    assert ebsif("diff", "./before.json", "mine", status=1).out == "+ package rich 14.0\n"
 
 
-def test_an_installed_module_is_compared_rather_than_its_record(prefix, capsys):
+def test_an_installed_module_is_compared_rather_than_its_record(prefix, ebsif):
     """With an installation, more is known about an installed module than about its record in the catalog."""
     prefix.install(BASE, packages=[], image={"file": "b.sif", "sha256": "1" * 64})
     prefix.install(MINE)
-    assert main(["diff", BASE, "mine"]) == 1
-    assert f"~ image sha256 {'1' * 64} -> {'0' * 64}\n" in capsys.readouterr().out
+    assert f"~ image sha256 {'1' * 64} -> {'0' * 64}\n" in ebsif("diff", BASE, "mine", status=1).out
 
 
-def test_installing_while_the_module_is_loaded(prefix, capsys, monkeypatch):
+def test_installing_while_the_module_is_loaded(prefix, ebsif, monkeypatch):
     """E-08: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
     prefix.install(MINE, text=EASYCONFIG)
     monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
-    assert main(["lock", "mine", "--format", "eb", "--date", "20261123", "-o", "."]) == 0
-    said = capsys.readouterr()
+    said = ebsif("lock", "mine", "--format", "eb", "--date", "20261123", "-o", ".")
     assert said.err == f"install it with: module unload {MINE}; eb {said.out}"
 
 
-def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
+def test_an_easyconfig_of_the_current_state(prefix, capsys, ebsif, tmp_path):
     """E-08: exact versions; added packages are included, removed ones are not; the rest is unchanged."""
     text = EASYCONFIG.replace("moduleclass", "constraints = ['einops==0.7']\nmoduleclass")
     root = prefix.install(
@@ -862,34 +834,29 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     # of an extension that was changed
     assert "constraints" not in values
     assert text.startswith("# Written by `ebsif lock`") and "# Written by `ebsif extend`" not in text
-    assert main(["lock", "mine", "--format", "eb", "--name", "new"]) == 0
-    assert "-20261121-new-" in capsys.readouterr().out
+    assert "-20261121-new-" in ebsif("lock", "mine", "--format", "eb", "--name", "new").out
     today = time.strftime("%Y%m%d")
     prefix.install(f"{BASE}-mine-{today}", text=text)
     prefix.modules.joinpath(f"{BASE}-mine-{today}.lua").unlink()
-    assert main(["lock", MINE, "--format", "eb"]) == 0
-    assert f"-mine-{today}.2'" in capsys.readouterr().out
+    assert f"-mine-{today}.2'" in ebsif("lock", MINE, "--format", "eb").out
     assert main(["lock", "mine", "--format", "eb", "--name", "a b"]) != 0
     assert "'a b': use only letters, digits, _ and ." in capsys.readouterr().err
 
 
-def test_what_an_installation_says_about_its_image(prefix, tmp_path, capsys):
+def test_what_an_installation_says_about_its_image(prefix, tmp_path, ebsif):
     """E-12: all packages of the image and the exact Python, beyond what the catalog knows."""
     path = tmp_path / "environment.yml"
     path.write_text("dependencies: [python=3.11, numpy=1.26, einops]\n")
     command = ["extend", BASE, "-r", "environment.yml", "--name", "x", "-n"]
-    assert main(command) == 0
-    said = capsys.readouterr()
+    said = ebsif(*command)
     assert "requirements = ['numpy==1.26.*', 'einops']\n" in said.out
     assert said.err == ""
     prefix.install(BASE, versions={"python": "3.11.4"})
-    assert main(command) == 0
-    said = capsys.readouterr()
+    said = ebsif(*command)
     assert "requirements = ['einops']\n" in said.out
     assert said.err == "ebsif: environment.yml: the versions in the image are used: numpy 2.0 (not numpy=1.26)\n"
     path.write_text("dependencies: [python=3.12, einops]\n")
-    assert main(command) == 3
-    assert "asks for python=3.12, but the image has Python 3.11.4: choose a container" in capsys.readouterr().err
+    assert "asks for python=3.12, but the image has Python 3.11.4: choose a container" in ebsif(*command, status=3).err
 
 
 def test_hashes_are_kept(prefix, capsys):
@@ -988,7 +955,7 @@ def test_what_an_extension_says_of_itself(extension):
     assert many.startswith("PyTorch 2.13.0 with a, b, c, d and 3 more packages, on top")
 
 
-def test_a_command_that_was_faster(extension, tmp_path, monkeypatch, capsys):
+def test_a_command_that_was_faster(extension, tmp_path, monkeypatch, ebsif):
     """C-04, V-07: what another command has written since the date was chosen stays, and this one is to start again."""
     render = easyconfig.render
 
@@ -997,8 +964,8 @@ def test_a_command_that_was_faster(extension, tmp_path, monkeypatch, capsys):
         return render(container, *rest)
 
     monkeypatch.setattr(easyconfig, "render", render_as_another_command_writes)
-    assert main(["extend", "mine", "--add", "lightly", "-o", "."]) == 3
-    assert "with different content: another command is installing it" in capsys.readouterr().err
+    said = ebsif("extend", "mine", "--add", "lightly", "-o", ".", status=3).err
+    assert "with different content: another command is installing it" in said
     assert {path.read_text() for path in tmp_path.glob("*.eb")} == {"theirs\n"}
 
 
@@ -1017,7 +984,7 @@ def test_what_the_base_says_of_itself(extension, tmp_path):
     )
 
 
-def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys):
+def test_packages_are_added_and_all_others_keep_their_versions(extension, ebsif):
     """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
     values, _ = extension.extend("mine", "--add", "lightly", "greeting")
     assert values["requirements"] == ["greeting>=1", "numpy", "rich", "lightly"]
@@ -1034,8 +1001,7 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     values, _ = extension.extend(MINE, "--add", "lightly")
     assert values["versionsuffix"].endswith("-mine-20261122.2")
     assert extension.extend(MINE, "--add", "x", "--rebuild")[0]["versionsuffix"].endswith("-mine-20261121")
-    assert main(["extend", MINE, "--add", "numpy", "-n"]) == 0
-    said = capsys.readouterr().err
+    said = ebsif("extend", MINE, "--add", "numpy", "-n").err
     assert "numpy 2.0 is in the image already\n" in said and "nothing to do" in said
     Path("r.txt").write_text("rich\n")
     for wrong, expected in (
@@ -1058,7 +1024,7 @@ def test_an_extension_is_never_older_than_what_it_is_made_from(extension, date, 
     assert values["versionsuffix"].endswith(f"-mine-{expected}")
 
 
-def test_commands_after_an_installation(extension, capsys):
+def test_commands_after_an_installation(extension, ebsif):
     """V-05: for bash, as they were typed, after the last stage; a later change keeps them. A name has a default."""
     commands = ["--post", "echo $HOME >'a b'", "--verify", "true", "--verify", "x", "--no-build-isolation"]
     own = {"no_build_isolation": True, "post": ["echo $HOME >'a b'"], "verify": ["true", "x"]}
@@ -1069,8 +1035,7 @@ def test_commands_after_an_installation(extension, capsys):
     # also without packages, and not twice
     values, _ = extension.extend("mine", *commands)
     extension.install(f"requirements = {values['requirements']!r}\n", ["greeting", "hello", "rich", "http"], LATER)
-    assert main(["extend", "mine", *commands, "-n"]) == 0
-    assert "nothing to do" in capsys.readouterr().err
+    assert "nothing to do" in ebsif("extend", "mine", *commands, "-n").err
     values, _ = extension.extend("mine", "--add", "lightly", "--verify", "y")
     assert values["requirements"] == [
         {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"], **own},
@@ -1703,7 +1668,7 @@ def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
     assert printed([tmp_path / "p"]) == "started\n"
 
 
-def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
+def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, ebsif):
     """C-04 (user trial): `ebsif interpreter --write` replaces a file with other content only with --overwrite."""
     root = prefix.install(MINE)
     (root / "interpreter").mkdir()
@@ -1715,9 +1680,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
     assert written.startswith("#!/bin/bash -p\n# Python of ") and f'\nexec {root}/interpreter/python "$@"\n' in written
     for text in (written + "# mine\n", "mine\n"):
         path.write_text(text)
-        capsys.readouterr()
-        assert main(command) == 3
-        assert "ebsif: bin/python exists already, with different content: " in capsys.readouterr().err
+        assert "ebsif: bin/python exists already, with different content: " in ebsif(*command, status=3).err
         assert path.read_text() == text
     assert main([*command, "--overwrite"]) == 0
     assert path.read_text() == written
@@ -1728,7 +1691,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
     assert (path.read_text(), (root / "interpreter/python").read_text()) == (written, "")
 
 
-def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):
+def test_an_alias_of_the_catalog(prefix, monkeypatch, ebsif):
     """N25: the alias of a record names its installed module, as `module load` knows it, too."""
     root = prefix.install("PyTorch/2.13.0-cpu", text="", versionsuffix="-cpu")
     record = Mock(
@@ -1744,14 +1707,13 @@ def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):
     monkeypatch.setattr(Names, "containers", [record])
     for text in ("PyTorch/2.13.0-demo", "pytorch/2.13.0-DEMO"):
         assert Names().installation(text).root == root
-    assert main(["remove", "PyTorch/2.13.0-demo", "--dry-run"]) == 0
-    assert f"  {root}\n" in capsys.readouterr().out
+    assert f"  {root}\n" in ebsif("remove", "PyTorch/2.13.0-demo", "--dry-run").out
     record.module = record.module_or_version = "PyTorch/2.14.0-cpu"
     with pytest.raises(EbsifError, match=r"PyTorch/2.14.0-cpu is in the catalog, but not installed here"):
         Names().installation("PyTorch/2.13.0-demo")
 
 
-def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_path, capsys):
+def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_path, ebsif):
     """E-06: modules tools can't unload it, so it counts as not loaded, and doctor says what helps."""
     root = prefix.install(MINE)
     monkeypatch.setenv("CONTAINERROOT", str(root))
@@ -1768,8 +1730,7 @@ def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_
     assert doctor.find_removed_module() == []
     shutil.rmtree(root)
     assert places.loaded() is None
-    assert main(["show"]) == 2
-    assert "no container given: load a container module first" in capsys.readouterr().err
+    assert "no container given: load a container module first" in ebsif("show", status=2).err
     (finding,) = doctor.find_removed_module()
     assert finding.text == f"{MINE} was removed while it was loaded: open a new shell"
     site_packages = tmp_path / ".local/lib/python3.11/site-packages/mine-1.0.dist-info"

@@ -3,7 +3,6 @@
 import pytest
 import yaml
 from ebsif.catalog import newsite, site
-from ebsif.cli import main
 from ebsif.errors import EbsifError
 from support import write_program
 
@@ -96,18 +95,17 @@ def test_impossible_names(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_site_of_the_project(programs, tmp_path, capsys):
+def test_a_site_of_the_project(programs, tmp_path, ebsif):
     """Nobody hides one of the project's sites without noticing."""
     warning = (
         "ebsif: the project has a site lumi, too, which this profile hides: choose another name, or add "
         "`extends: lumi` to build on it\n"
     )
     for name, said in (("lumi", warning), ("mine", "")):
-        assert main(["site", "init", name, "--catalog", str(tmp_path)]) == 0
-        assert capsys.readouterr().err.partition("lines with")[0] == said
+        assert ebsif("site", "init", name, "--catalog", str(tmp_path)).err.partition("lines with")[0] == said
     # which has nothing yet, although nothing was asked for
-    assert main(["list", "--site", "mine", "--catalog", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "ebsif: there are no containers yet: add an image with `ebsif add`\n"
+    shown = ebsif("list", "--site", "mine", "--catalog", str(tmp_path)).err
+    assert shown == "ebsif: there are no containers yet: add an image with `ebsif add`\n"
 
 
 def test_an_existing_profile_stays(programs, tmp_path):

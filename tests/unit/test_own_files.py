@@ -49,16 +49,15 @@ SITE = "/user-software/venv/pytorch/lib/python3.11/site-packages"
 LOST = f"/user-software/my data, {SITE}/greeting.py, {SITE}/loose.py"
 
 
-def test_files_by_hand_are_named(edited, eb_prefix, capsys):
+def test_files_by_hand_are_named(edited, eb_prefix, ebsif):
     """57-h1.1: no extension has them, so that is said; an earlier one that has them isn't removed unseen."""
-    assert main(["extend", "mine", "--add", "rich", "-n"]) == 0
-    said = capsys.readouterr().err
+    said = ebsif("extend", "mine", "--add", "rich", "-n").err
     assert "added by hand, which are taken along: hello==1.0" in said
     assert f"{MINE} has files that were added or changed by hand, which are not taken along: {LOST}\n" in said
     later = eb_prefix.install(LATER, ["greeting==1.0", "hello==1.0"])
     set_file_times(str(later / "user-software"))
-    assert main(["remove", "mine", "--older", "--yes"]) == 1
-    assert f"{MINE} has {LOST}, which {LATER} doesn't have: it stays" in capsys.readouterr().err
+    shown = ebsif("remove", "mine", "--older", "--yes", status=1).err
+    assert f"{MINE} has {LOST}, which {LATER} doesn't have: it stays" in shown
     # whoever has copied them, loses nothing
     for path in LOST.split(", "):
         write(later, {f"{path[1:]}/x" if path.endswith("data") else path[1:]: "1"})
@@ -66,13 +65,12 @@ def test_files_by_hand_are_named(edited, eb_prefix, capsys):
     assert not edited.exists()
 
 
-def test_scripts_by_hand_are_named(eb_prefix, capsys):
+def test_scripts_by_hand_are_named(eb_prefix, ebsif):
     """57-h1.1: those beside the commands and run scripts of a module, too; nothing that the installation has."""
     root = eb_prefix.install(MINE, scripts={})
     set_file_times(str(root / "user-software"))
     os.utime(root / "user-software", (FILE_TIME, FILE_TIME))
-    assert main(["extend", "mine", "--add", "rich", "-n"]) == 0
-    assert "by hand" not in capsys.readouterr().err
+    assert "by hand" not in ebsif("extend", "mine", "--add", "rich", "-n").err
     write(root, {"runscripts/my-own": "1"})
-    assert main(["extend", "mine", "--add", "rich", "-n"]) == 0
-    assert "by hand, which are not taken along: runscripts/my-own\n" in capsys.readouterr().err
+    said = ebsif("extend", "mine", "--add", "rich", "-n").err
+    assert "by hand, which are not taken along: runscripts/my-own\n" in said

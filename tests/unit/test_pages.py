@@ -6,7 +6,6 @@ import re
 
 import pytest
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
-from ebsif import cli
 from ebsif.catalog import reading, site
 from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.publish.pages import build, entry
@@ -121,7 +120,7 @@ def test_an_archived_container(tmp_path):
     assert "Notebook" not in text and "ebsif job" not in text and "ebsif extend" not in text
 
 
-def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, capsys):
+def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, ebsif):
     """The chosen site alone, if there is one; all of them on request."""
     monkeypatch.setattr(build, "build", lambda *_: None)
     for names, options in (("mine", []), ("other", ["--site", "other"]), ("mine, other", ["--all-sites"])):
@@ -129,8 +128,8 @@ def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("EBSIF_SITE", "mine")
         (tmp_path / "project/other").mkdir(parents=True, exist_ok=True)
         (tmp_path / "project/other/site.yaml").write_text("name: other\ndescription: Other\n")
-        assert cli.main(["docs", "-o", str(tmp_path / "pages"), "--catalog", str(catalog), *options]) == 0
-        assert re.search(f"^building pages for \\d containers of {names} [.]", capsys.readouterr().err)
+        said = ebsif("docs", "-o", str(tmp_path / "pages"), "--catalog", str(catalog), *options).err
+        assert re.search(f"^building pages for \\d containers of {names} [.]", said)
 
 
 def test_packages_of_installations(eb_prefix, catalog, tmp_path):

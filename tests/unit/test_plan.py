@@ -39,7 +39,7 @@ def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
         plan.written(str(folder), "pip.log")
 
 
-def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
+def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, ebsif):
     """Issue 20: the message says where EasyBuild would install and how to choose another place; no file is left."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
@@ -55,8 +55,7 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
         )
     )
     for words in ([LUMI, "--add", "einops"], ["--from-lock", "lock.json"]):
-        assert main(["extend", "--site", "lumi", *words, "--name", "mine"]) == 3
-        said = capsys.readouterr().err
+        said = ebsif("extend", "--site", "lumi", *words, "--name", "mine", status=3).err
         assert (
             f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
             f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX="
@@ -232,7 +231,7 @@ class Eb:
         return self.result
 
 
-def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
+def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, ebsif):
     """E-07, E-11: as other requirements: what was asked for, the verdict, the next command; the files are compared."""
     eb_prefix.install(BASE)
     eb = Eb({"rich 1.0": True, "hello 1.0": False})
@@ -250,8 +249,7 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
 
     def checked(status, *more):
         (tmp_path / "lock.json").write_text(json.dumps(record))
-        assert main([*command, *more]) == status
-        said = capsys.readouterr()
+        said = ebsif(*command, *more, status=status)
         return [*said.out.splitlines(), *(line for line in said.err.splitlines() if line.startswith("install it"))]
 
     module = f"{BASE}-theirs-1"
@@ -272,38 +270,34 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     assert checked(0, BASE)[:2] == packages
     assert not list(tmp_path.glob("*.eb"))
     (tmp_path / "lock.json").unlink()
-    assert main(command) == 3
-    assert capsys.readouterr().err == (
+    assert ebsif(*command, status=3).err == (
         "ebsif: lock.json does not exist: give the lock of a module, or its installation\n"
     )
 
 
-def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):
+def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, ebsif):
     """S002-19: pip installs a torchvision for CUDA beside a torch for CPUs: the verdict mentions the warning."""
     eb = Eb({"torchvision 0.28.0": True})
     eb.result.warned = True
     monkeypatch.setattr(running, "install", eb)
-    assert main(["extend", BASE, "--add", "torchvision", "--name", "other", "--check"]) == 0
-    assert " can be installed: 1 package (but see the warning above)\n" in capsys.readouterr().out
+    said = ebsif("extend", BASE, "--add", "torchvision", "--name", "other", "--check").out
+    assert " can be installed: 1 package (but see the warning above)\n" in said
 
 
-def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
+def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
     """Issue 20, point 4: the same again needs nothing; another module of that name and date would be replaced."""
     monkeypatch.setattr(running, "install", Eb({"rich 1.0": True}))
     words = ["extend", BASE, "--add", "rich", "--name", "other", "--date", "20261121"]
     monkeypatch.setattr("sys.argv", ["ebsif", *words, "--check"])
-    assert main([*words, "-n"]) == 0
-    root = eb_prefix.install(OTHER, text=capsys.readouterr().out)
+    root = eb_prefix.install(OTHER, text=ebsif(*words, "-n").out)
     for option in (["--check"], []):
-        assert main([*words, *option]) == 0
-        said = capsys.readouterr()
+        said = ebsif(*words, *option)
         assert said.err == (
             f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
             f"load it with: module load {OTHER}\n"
         )
     # docs D8
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    assert json.loads(ebsif(*words, "--json").out) == {
         "module": OTHER,
         "name": OTHER,
         "load": f"module load {OTHER}",
@@ -312,22 +306,19 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     }
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
-    assert main([*words, "--check", "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
+    planned = json.loads(ebsif(*words, "--check", "--json").out)
     assert planned["possible"] and planned["added"] == [{"name": "rich", "version": "1.0", "why": "asked for"}]
-    assert main([*words, "--check"]) == 0
-    said = capsys.readouterr()
+    said = ebsif(*words, "--check")
     assert said.err.startswith(f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n")
     assert said.err.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
 
 
-def test_a_base_with_a_parameter_that_was_removed(eb_prefix, capsys):
+def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
     """Issue 61: an extension without what the base has of the host would be worse than none."""
     base = eb_prefix.install(
         BASE.replace("2.13", "2.12"), text=f"{EASYCONFIG}library_binds = {{'/a.so': 'if_newer'}}\n"
     )
-    assert main(["extend", str(base), "--add", "rich", "--name", "mine", "-n"]) == 3
-    said = capsys.readouterr().err
+    said = ebsif("extend", str(base), "--add", "rich", "--name", "mine", "-n", status=3).err
     assert "can't be extended: 'library_binds' was removed. Its owner has to change and install it: name these" in said
 
 
@@ -340,7 +331,7 @@ def test_names_that_are_misspelled():
         assert plan.with_similar_names(text.format(name)) == text.format(name)
 
 
-def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, capsys):
+def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, capsys, ebsif):
     """E-11, docs D6: of many packages only one may be new, so the verdict counts the others; also those of the base."""
     rich = plan.Addition("rich", "15.0", "asked for")
     for unchanged in ("as before", "of the base, unchanged"):
@@ -353,34 +344,28 @@ def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, cap
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True, "hand 1.0": True}))
     base = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
     eb_prefix.install(base, ["hand==1.0"], text="")
-    assert main(["extend", base, "--add", "einops", "--name", "mine", "--check"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == [
+    assert ebsif("extend", base, "--add", "einops", "--name", "mine", "--check").out.splitlines()[:2] == [
         "+ einops 0.8  asked for",
         "= 1 package   of the base, unchanged",
     ]
 
 
-def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
+def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, ebsif):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
     monkeypatch.chdir(tmp_path)
-    assert (
-        main(
-            [
-                "extend",
-                "--site",
-                "lumi",
-                LUMI,
-                "--add",
-                "einops",
-                "--name",
-                "mine",
-                "--check",
-                "--",
-                f"--buildpath={tmp_path}/elsewhere",
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
+    said = ebsif(
+        "extend",
+        "--site",
+        "lumi",
+        LUMI,
+        "--add",
+        "einops",
+        "--name",
+        "mine",
+        "--check",
+        "--",
+        f"--buildpath={tmp_path}/elsewhere",
+    ).out
+    assert said.startswith("+ einops 0.8  asked for\nyes: ")
     assert install_command(["extend", "a b", "--check", "--", "--debug"]) == ("ebsif extend 'a b' -- --debug")

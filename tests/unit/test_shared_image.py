@@ -18,7 +18,6 @@ from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import files
 from ebsif.catalog import stages
-from ebsif.cli import main
 from ebsif.eb import framework
 from ebsif.environments import bases
 from ebsif.errors import EbsifError
@@ -194,7 +193,7 @@ def test_a_module_with_a_damaged_record_is_not_removed(family):
         removal.plan(Installation(family / "1.0", "Example/1.0"))
 
 
-def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
+def test_users_elsewhere(family, tmp_path, monkeypatch, capsys, ebsif):
     """I-09: extensions in directories that are named count, with their owners."""
     shutil.rmtree(family / "1.0-refer-1")
     theirs = tmp_path / "theirs/software"
@@ -203,8 +202,8 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     owner = files.owner(uid)
     monkeypatch.setattr(removal, "check_removable", lambda _: None)
-    assert main(["remove", str(family / "1.0"), "--users", str(theirs.parent), "-n"]) == 3
-    assert f"that these modules use: Example/1.0-mine (of {owner}); remove those first" in capsys.readouterr().err
+    said = ebsif("remove", str(family / "1.0"), "--users", str(theirs.parent), "-n", status=3).err
+    assert f"that these modules use: Example/1.0-mine (of {owner}); remove those first" in said
     # where nobody was found, but somebody may be
     (tmp_path / "nothing").mkdir()
     (theirs / "closed").mkdir()

@@ -47,7 +47,7 @@ def names_in(folder):
     return {one.name for one in folder.iterdir()}
 
 
-def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, monkeypatch):
+def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, ebsif, monkeypatch):
     """R-06: a file of that name is an error, and renamed with --rebuild; nothing else is left in the directory."""
     eb_prefix.install(MINE)
     place = tmp_path / "place"
@@ -59,36 +59,31 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     there = {squashfs.with_suffix(suffix).name for suffix in (".eb", ".lock.json", ".squashfs")}
     assert names_in(place) == there
     squashfs.write_bytes(b"of the person")
-    capsys.readouterr()
-    assert main(command) == 3
-    assert f"{squashfs} exists already, with different content: use --rebuild" in capsys.readouterr().err
+    assert f"{squashfs} exists already, with different content: use --rebuild" in ebsif(*command, status=3).err
     assert squashfs.read_bytes() == b"of the person"
     monkeypatch.setattr("ebsif.environments.installing.install", lambda *_: 0)
-    assert main([*command, "--rebuild"]) == 0
-    assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().err
+    assert f"the previous user software is now {squashfs}.old\n" in ebsif(*command, "--rebuild").err
     assert squashfs.read_bytes() == CONTENT
     assert squashfs.with_name(f"{squashfs.name}.old").read_bytes() == b"of the person"
     squashfs.with_suffix(".lock.json").write_text("{}")
-    assert main([*command, "--rebuild"]) == 0
-    assert f"the previous lock is now {squashfs.with_suffix('.lock.json')}.old\n" in capsys.readouterr().err
+    assert f"the previous lock is now {squashfs.with_suffix('.lock.json')}.old\n" in ebsif(*command, "--rebuild").err
     assert names_in(place) == {*there, f"{squashfs.name}.old", f"{squashfs.stem}.lock.json.old"}
 
 
-def test_a_transfer_that_is_cut(eb_prefix, tmp_path, capsys):
+def test_a_transfer_that_is_cut(eb_prefix, tmp_path, ebsif):
     """R-03, R-06: nothing of it stays, neither in the directory nor of the file that it would replace."""
     eb_prefix.install(MINE)
     reference, place = share(tmp_path), tmp_path / "place"
     command = ["pull", reference, "--name", "theirs", "--date", "1", "-o", str(place)]
     blob = tmp_path / "layout/blobs/sha256" / hashlib.sha256(CONTENT).hexdigest()
     blob.write_bytes(CONTENT[:-1])
-    assert main(command) == 3
-    assert "was cut after " in capsys.readouterr().err
+    assert "was cut after " in ebsif(*command, status=3).err
     assert not list(place.iterdir())
     blob.write_bytes(CONTENT)
     assert main(command) == 0
 
 
-def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
+def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys, ebsif):
     """R-06: another image is no substitute; the message says what to type; --check writes nothing."""
     eb_prefix.install(MINE)
     reference, place = share(tmp_path, image={"file": "b.sif", "sha256": "1" * 64}), tmp_path / "place"
@@ -109,14 +104,12 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     place.mkdir()
     first = place / name
     first.write_text("{}")
-    assert main(command) == 3
-    said = capsys.readouterr().err
+    said = ebsif(*command, status=3).err
     assert "the image b.sif of" in said and f"{first} exists already" in said and "--date" not in said
     assert first.read_text() == "{}"
     first.unlink()
     for _ in range(2):
-        assert main(command) == 3
-        assert expected.format("", first) in capsys.readouterr().err
+        assert expected.format("", first) in ebsif(*command, status=3).err
         assert json.loads(first.read_text())["venv_packages"] == RECORD["venv_packages"]
     assert names_in(place) == {first.name}
 
@@ -179,7 +172,7 @@ SHOWN = """\
 
 
 @pytest.mark.parametrize("command", ["extend", "pull"])
-def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, capsys, monkeypatch):
+def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, capsys, ebsif, monkeypatch):
     """P-07, security 6: commands, modules and indexes of somebody else's lock, before any is run or used."""
     eb_prefix.install(MINE)
     (tmp_path / "lock.json").write_text(json.dumps({**RECORD, "stages": [STAGE]}))
@@ -191,8 +184,7 @@ def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, c
     ways = ([], ["--rebuild"], *([["--check"]] if command == "extend" else []))
     for way in ways:
         monkeypatch.setattr("sys.argv", ["ebsif", *words, *way])
-        assert main([*words, *way]) == 3
-        said = capsys.readouterr().err
+        said = ebsif(*words, *way, status=3).err
         assert SHOWN in said and made == []
         assert f"if you trust whoever wrote it, ebsif {command} " in said
         assert said.endswith(f"{' '.join(['1', *way])} --yes\n")
@@ -203,14 +195,12 @@ def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, c
         assert "nothing was done" in capsys.readouterr().err and made == []
     # nothing is run when the easyconfig is written, or with consent
     for way in (["-o", "place"], *([*one, "--yes"] for one in ways)):
-        assert main([*words, *way]) == 0
-        assert SHOWN in capsys.readouterr().err
+        assert SHOWN in ebsif(*words, *way).err
         assert made.pop() and not made
     # only packages: nothing to ask
     (tmp_path / "lock.json").write_text(json.dumps(RECORD))
     if command == "extend":
-        assert main([*words]) == 0
-        assert "besides packages" not in capsys.readouterr().err
+        assert "besides packages" not in ebsif(*words).err
 
 
 def test_locks_with_something_missing(tmp_path):
@@ -299,11 +289,11 @@ def test_licenses(eb_prefix, label, named, expected):
 
 
 @pytest.mark.parametrize("command", [["push", MINE, "oci:layout:1"], ["export", MINE, "-o", "crate"]])
-def test_wrong_licenses_are_refused(eb_prefix, tmp_path, capsys, command):
+def test_wrong_licenses_are_refused(eb_prefix, tmp_path, ebsif, command):
     """R-07: by both commands, before anything is written."""
     eb_prefix.install(MINE)
-    assert main([*command, "--license", "free for all"]) == 3
-    assert "--license free for all: should be in SPDX's list of licenses" in capsys.readouterr().err
+    said = ebsif(*command, "--license", "free for all", status=3).err
+    assert "--license free for all: should be in SPDX's list of licenses" in said
     assert not {"layout", "crate"} & names_in(tmp_path)
 
 

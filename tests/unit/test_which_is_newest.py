@@ -120,10 +120,10 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
 
 
 @pytest.mark.parametrize("date", ["2026-11-28", "_1", ".1", "1.", "1.rc1", "1..2", "a b"])
-def test_dates_that_are_refused(eb_prefix, capsys, date):
+def test_dates_that_are_refused(eb_prefix, ebsif, date):
     """B4: one pattern for the dates of extensions: what is accepted is found by kernels and interpreters, too."""
-    assert main(["extend", BASE, "--add", "rich", "--name", "x", f"--date={date}", "-n"]) == 3
-    assert f"--date '{date}': use only letters, digits, _ and . before a number" in capsys.readouterr().err
+    said = ebsif("extend", BASE, "--add", "rich", "--name", "x", f"--date={date}", "-n", status=3).err
+    assert f"--date '{date}': use only letters, digits, _ and . before a number" in said
 
 
 def test_versions_as_pip_orders_them():
