@@ -20,7 +20,7 @@ from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.formats import requirementstxt
 from ebsif.packages.formats.wanted import KnownImage, collected
-from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
+from ebsif.packages.lines import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.text import did_you_mean

@@ -24,6 +24,7 @@ from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
+from ebsif.packages.lines import names_in
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.report.asking import confirmed
@@ -321,7 +322,7 @@ def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Se
 def packages_on(container: Container, installed: Iterable[Installation]) -> set[str]:
     """Return the normalized names of the packages that a container has besides its image, where it is installed."""
     own = {name for one in installed for name in one.record.venv_versions}
-    return own | requirements.names_in(lines_of(container.stages))
+    return own | names_in(lines_of(container.stages))
 
 
 def checked(

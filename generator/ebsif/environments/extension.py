@@ -19,7 +19,7 @@ from ebsif.eb import easyconfigtext
 from ebsif.environments.earlier import TODAY, Earlier
 from ebsif.errors import EbsifError
 from ebsif.installed.places import Installation
-from ebsif.packages.requirements import names_in
+from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 

@@ -25,7 +25,7 @@ from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
 from ebsif.packages.formats import condafile
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.requirements import name_in
+from ebsif.packages.lines import name_in
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

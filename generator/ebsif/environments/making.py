@@ -34,7 +34,7 @@ from ebsif.errors import FOUND
 from ebsif.installed import places
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
-from ebsif.packages.requirements import names_in
+from ebsif.packages.lines import names_in
 from ebsif.report import output
 
 # What to do about a file with other content: of any time, and of one that wasn't there when the date was chosen.

@@ -19,7 +19,7 @@ from ebsif.eb import framework, running
 from ebsif.environments.bases import no_image, sources
 from ebsif.environments.extension import ExtendingError
 from ebsif.packages.formats import condafile
-from ebsif.packages.requirements import names_in
+from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 

@@ -16,7 +16,7 @@ from ebsif.catalog.stages import Stage
 from ebsif.environments import offers
 from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.requirements import parsed
+from ebsif.packages.lines import parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

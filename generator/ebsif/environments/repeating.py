@@ -25,7 +25,7 @@ from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.requirements import names_in
+from ebsif.packages.lines import names_in
 
 
 class MissingImageError(EbsifError):

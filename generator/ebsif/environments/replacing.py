@@ -20,7 +20,7 @@ from ebsif.environments import bases, change
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage, lock_again, other_versions
-from ebsif.packages.requirements import extras_in, name_in, names_in, parsed, with_extras
+from ebsif.packages.lines import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.render.easyconfig import keep_packages
 from ebsif.report import output

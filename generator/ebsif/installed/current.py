@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, n
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
+from ebsif.packages.lines import name_in
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 
@@ -99,7 +100,7 @@ def pinned(text: str, left: dict[str, VenvPackage], in_image: set[str]) -> list[
         r"(?P<marker>;.*)?",
         line,
     )
-    name = normal_name(match.group("name")) if match else requirements.name_in(line)
+    name = normal_name(match.group("name")) if match else name_in(line)
     what, _, hashes = line.partition(" --hash=")
     if hashes and name in left:
         if normal_name(what) not in (normal_name(left[name].line or ""), normal_name(f"{name}=={left[name].version}")):

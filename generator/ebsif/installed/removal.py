@@ -22,7 +22,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import current, ownfiles, places
 from ebsif.installed.places import BESIDE, Installation, shown
 from ebsif.packages import venv
-from ebsif.packages.requirements import names_in
+from ebsif.packages.lines import names_in
 from ebsif.report import output
 
 

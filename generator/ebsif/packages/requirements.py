@@ -1,30 +1,25 @@
-"""Requirements of users: read from any of the formats that they bring, turned into stages; what single lines say."""
+"""Requirements of users: read from any of the formats that they bring, and turned into stages."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
+from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
-from ebsif.packages.formats.requirementstxt import parsed
 from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, WrongLinesError, collected
+from ebsif.packages.lines import name_in, parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
-# The path or URL of a wheel, whose file name begins with that of the package.
-WHEEL = re.compile(r"[^\s@]*/([A-Za-z0-9_.]+)-[^/\s]*\.whl\b")
-
-
-# --- files
 
 
 def read_all(
@@ -141,32 +136,3 @@ def split_into_stages(lines: list[str]) -> list[Stage]:
         *([Stage(name="requirements", requirements=[*options, *others])] if others else []),
         Stage(name="built against torch", requirements=[*options, *needy], no_build_isolation=True),
     ]
-
-
-# --- lines
-
-
-def name_in(line: str) -> str:
-    """Return the normalized package name of a requirement line; empty for comments and options."""
-    wheel = WHEEL.match(line)
-    return normal_name(wheel[1]) if wheel else next(map(package_name, package_lines(line)), "")
-
-
-def names_in(lines: Iterable[str]) -> set[str]:
-    """Return the normalized names of the packages in requirement lines."""
-    return set(filter(None, map(name_in, lines)))
-
-
-def extras_in(line: str) -> set[str]:
-    """Return the extras in a requirement line."""
-    requirement = parsed(line)
-    return requirement.extras if requirement else set()
-
-
-def with_extras(line: str, extras: set[str]) -> str:
-    """Return a requirement line for another version of a package, with the extras that were asked for before."""
-    requirement, wheel = parsed(line), WHEEL.match(line)
-    end = wheel.end() if wheel else len(requirement.name) if requirement else 0
-    if not (extras and end) or (requirement.extras if requirement else line[end:].startswith("[")):
-        return line
-    return f"{line.strip()[:end]}[{','.join(sorted(extras))}]{line.strip()[end:]}"

@@ -1,21 +1,17 @@
 """Read a requirements.txt, and make its lines independent of where it is."""
 
 import codecs
-import contextlib
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
 
 from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
 from ebsif.packages.formats.wanted import RequirementsError, collected
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+from ebsif.packages.lines import parsed
 
 # As people type it for other programs.
 STANDARD_INPUT = Path("-")
@@ -127,16 +123,6 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
     if not written.startswith("-") and "/" not in written and not VARIABLE.search(written) and not parsed(written):
         raise not_a_requirement(written, where)
     return [written]
-
-
-def parsed(line: str) -> "Optional[Requirement]":
-    """Return a requirement line as a requirement of packaging; None if it has another form."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    with contextlib.suppress(InvalidRequirement):
-        # -C is the short form of --config-settings
-        return Requirement(re.split(r"\s(?:#|--|-C)", line)[0].strip())
-    return None
 
 
 def not_a_requirement(line: str, where: str) -> RequirementsError:
