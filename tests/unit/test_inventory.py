@@ -37,6 +37,16 @@ def found(*named):
     return [one.module for one in installations], [f"{one.subject}|{one.path}|{one.text}" for one in problems]
 
 
+def unreadable(path):
+    """The problem of a place that others don't let us read, as `found` returns it."""
+    return f"|{path}|can't be read, so what is installed there is unknown: Permission denied"
+
+
+def denied(path):
+    """Raise the error of a file or directory that can't be read."""
+    raise PermissionError(13, "Permission denied", str(path))
+
+
 def test_every_kind_of_directory(eb_prefix):
     """I-01: by default EasyBuild's prefix; a prefix, its software or modules, one software or installation."""
     root = eb_prefix.install(MINE)
@@ -55,10 +65,8 @@ def test_every_kind_of_directory(eb_prefix):
         with pytest.raises(UsageError, match=f"^{named} is not a directory: give a prefix"):
             found(text)
     # modules tools skip such entries of MODULEPATH
-    assert found(f"/nowhere::{root}:/none") == (
-        [MINE],
-        [f"|{path}|skipped: there is no such directory" for path in ("/nowhere", "/none")],
-    )
+    skipped = [f"|{path}|skipped: there is no such directory" for path in ("/nowhere", "/none")]
+    assert found(f"/nowhere::{root}:/none") == ([MINE], skipped)
 
 
 def test_what_can_not_be_examined(eb_prefix, monkeypatch):
@@ -69,10 +77,7 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     shutil.rmtree(gone)
     shutil.rmtree(foreign / "share/ebsif")
     for text in (
-        "{",
-        "[]",
-        "{}",
-        '{"image": {"file": 1}}',
+        *("{", "[]", "{}", '{"image": {"file": 1}}'),
         '{"image": {"file": "a"}, "venv_packages": ["a"]}',
         '{"image": {"file": "a", "size": "x"}}',
         '{"image": {"file": "a"}, "system_packages": {"deb": [1]}}',
@@ -81,24 +86,15 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
         lock.write_text(text)
         (one,), problems = places.installations()
         assert (one.module, str(lock) in one.damage) == (MINE, True), text
-    texts = {one.subject: (one.level, one.text) for one in problems}
-    assert texts[LATER] == (
-        "error",
-        f"its installation has no {bare}/share/ebsif/lock.json: install it again with eb --rebuild",
-    )
-    assert texts[OTHER] == (
-        "error",
-        f"its installation {gone} is gone: remove the module file, or install it again with eb",
-    )
-    assert texts[BASE] == ("note", "not installed with ebsif, so nothing is known about it")
+    texts = {one.subject: f"{one.level}: {one.text}" for one in problems}
+    assert f"error: its installation has no {bare}/share/ebsif/lock.json: install it again" in texts[LATER]
+    assert f"error: its installation {gone} is gone: remove the module file, or install it again" in texts[OTHER]
+    assert texts[BASE].startswith("note: not installed with ebsif")
     # as root, no directory is unreadable
     listed = places.Path.iterdir
-    monkeypatch.setattr(places.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
-    _, problems = places.installations([str(eb_prefix.software)])
-    assert [str(one) for one in problems] == [
-        f"{eb_prefix.software}/PyTorch: warning: can't be read, so what is "
-        "installed there is unknown: Permission denied"
-    ]
+    monkeypatch.setattr(places.Path, "iterdir", lambda path: denied(path) if path.name == "PyTorch" else listed(path))
+    (one,) = places.installations([str(eb_prefix.software)])[1]
+    assert (one.level, f"|{one.path}|{one.text}") == ("warning", unreadable(eb_prefix.software / "PyTorch"))
     # other accounts may close theirs
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
@@ -109,10 +105,9 @@ def test_a_closed_installation(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
     monkeypatch.setattr(places, "is_closed", lambda path: path == root)
-    said = f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
-    assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
+    assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [unreadable(root)])
     # once, by whatever way
-    assert found(eb_prefix.modules, eb_prefix.software, root.parent) == found() == ([], [said])
+    assert found(eb_prefix.modules, eb_prefix.software, root.parent) == found() == ([], [unreadable(root)])
 
 
 def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
@@ -120,10 +115,8 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
     lstat = os.lstat
-    monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
-    assert found(eb_prefix.modules)[1] == [
-        f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
-    ]
+    monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied(path) if path == root else lstat(path, **how))
+    assert found(eb_prefix.modules)[1] == [unreadable(root)]
 
 
 def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys):
@@ -132,9 +125,8 @@ def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys)
     closed = eb_prefix.modules / "Closed"
     closed.mkdir()
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: scandir(path) if str(path) != str(closed) else open_denied(path))
-    said = f"|{closed}|can't be read, so what is installed there is unknown: Permission denied"
-    assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [said])
+    monkeypatch.setattr(os, "scandir", lambda path: scandir(path) if str(path) != str(closed) else denied(path))
+    assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [unreadable(closed)])
     assert main(["remove", MINE, "--dry-run"]) == 0
     assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
 
@@ -147,12 +139,12 @@ def test_a_directory_on_modulepath_that_may_not_be_looked_for(eb_prefix, monkeyp
 
     def check(path):
         if isinstance(path, (str, Path)) and Path(path).is_relative_to(closed):
-            denied()
+            denied(path)
 
     for place, name in ((os, "stat"), (os, "lstat"), (Path, "iterdir")):
         real = getattr(place, name)
         monkeypatch.setattr(place, name, lambda path, real=real, **how: check(path) or real(path, **how))
-    assert found() == ([MINE], [f"|{closed}|can't be read, so what is installed there is unknown: Permission denied"])
+    assert found() == ([MINE], [unreadable(closed)])
     # and a module that is elsewhere is found
     assert [one.module for one in places.known([closed, eb_prefix.modules], MINE)] == [MINE]
 
@@ -161,41 +153,27 @@ def test_a_closed_module_file(eb_prefix, monkeypatch):
     """I-01: a module that only its owner may load isn't left out without a word."""
     eb_prefix.install(MINE)
     path = next(path for path in eb_prefix.modules.rglob("*") if path.is_file())
-    monkeypatch.setattr(Path, "read_text", lambda self, **_: open_denied(self))
-    assert found(eb_prefix.modules) == (
-        [],
-        [f"|{path}|can't be read, so what is installed there is unknown: Permission denied"],
-    )
-
-
-def denied():
-    """Raise the error of a directory that can't be read."""
-    raise PermissionError(13, "Permission denied")
+    monkeypatch.setattr(Path, "read_text", lambda self, **_: denied(self))
+    assert found(eb_prefix.modules) == ([], [unreadable(path)])
 
 
 def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     """I-01: the message names its path once."""
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
-    monkeypatch.setattr(Record, "read", open_denied)
+    monkeypatch.setattr(Record, "read", denied)
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != lock and access(path, mode))
     one = places.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
-    assert [finding.text for finding in files.state(Subject(one, Machine()))] == [
-        f"{one.damage}: run `chmod u+rX {lock}`"
-    ]
+    (finding,) = files.state(Subject(one, Machine()))
+    assert finding.text == f"{one.damage}: run `chmod u+rX {lock}`"
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
     with pytest.raises(EbsifError, match=f"can't be found: {ask}, and then remove it"):
         removal.plan(one)
-
-
-def open_denied(path):
-    """Raise the error of a file that can't be read."""
-    raise PermissionError(13, "Permission denied", str(path))
 
 
 @pytest.mark.parametrize("name", [MINE, "Core/PyTorch/x-1"])
@@ -208,10 +186,8 @@ def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
     (eb_prefix.modules / f"{OTHER}.lua").rename(eb_prefix.modules / "other.lua")
     monkeypatch.setenv("MODULEPATH", "")
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
-    walked, paths_below = [], places.paths_below
-    monkeypatch.setattr(
-        places, "paths_below", lambda directory, closed: walked.append(directory) or paths_below(directory, closed)
-    )
+    walked, below = [], places.paths_below
+    monkeypatch.setattr(places, "paths_below", lambda path, closed: walked.append(path) or below(path, closed))
     found = places.with_module_files([places.of_directory(root) for root in roots])
     assert [one.module for one in found] == [name, "other"]
     assert walked == [eb_prefix.modules]
@@ -220,12 +196,30 @@ def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
     assert places.with_module_files([shallow]) == [shallow]
 
 
-def state(root, **image):
-    """The state of the image of an installation whose record is changed, without and with reading it."""
+def record(root, **changes):
+    """Change the record of an installation; None removes a key."""
     path = root / "share/ebsif/lock.json"
-    record = json.loads(path.read_text())
-    record["image"] = {key: value for key, value in {**record["image"], **image}.items() if value is not None}
-    path.write_text(json.dumps(record))
+    changed = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
+
+
+def image(root, **changes):
+    """The record of the image as it is, like a new installation."""
+    status = (root / "a.sif").stat()
+    digest = hashlib.sha256((root / "a.sif").read_bytes()).hexdigest()
+    as_it_is = {"file": "a.sif", "sha256": digest, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {**as_it_is, "kind": "own", **changes}
+
+
+def copy_of(root, module):
+    """The copy of the easyconfig in an installation."""
+    return root / f"easybuild/{module.replace('/', '-')}.eb"
+
+
+def state(root, **changes):
+    """The state of the image of an installation whose record is changed, without and with reading it."""
+    before = json.loads((root / "share/ebsif/lock.json").read_text())["image"]
+    record(root, image={key: value for key, value in {**before, **changes}.items() if value is not None})
     one = places.installations([str(root)])[0][0]
     return tuple(imagestate.examine(one, verify) for verify in (False, True))
 
@@ -233,47 +227,32 @@ def state(root, **image):
 def test_altered_images(eb_prefix):
     """I-03: truncated, replaced, written to, gone: by size and time; with --verify also where these are the same."""
     root = eb_prefix.install(MINE)
-    image = root / "a.sif"
+    path = root / "a.sif"
     # of an earlier version of ebsif
     assert [one.state for one in state(root, sha256=None)] == ["size not recorded"] * 2
-    recorded = {
-        "kind": "own",
-        "size": 5000,
-        "mtime_ns": image.stat().st_mtime_ns,
-        "sha256": hashlib.sha256(bytes(5000)).hexdigest(),
-    }
+    recorded = image(root)
     quick, verified = state(root, **recorded)
-    assert (quick.state, verified.state, quick.kind, quick.path, quick.problem) == (
-        "as recorded",
-        "verified",
-        "own",
-        image,
-        None,
-    )
-    image.write_bytes(bytes(5000))
+    assert (quick.kind, quick.path, quick.problem) == ("own", path, None)
+    assert (quick.state, verified.state) == ("as recorded", "verified")
+    path.write_bytes(bytes(5000))
     quick, verified = state(root)
     assert (quick.state, verified.state, quick.is_bad) == ("time changed", "verified", False)
     assert "`ebsif installed --verify` compares its content" in quick.problem
-    image.write_bytes(b"x" + bytes(4999))
-    os.utime(image, ns=(recorded["mtime_ns"], recorded["mtime_ns"]))
+    path.write_bytes(b"x" + bytes(4999))
+    os.utime(path, ns=(recorded["mtime_ns"], recorded["mtime_ns"]))
     quick, verified = state(root)
     assert (quick.state, verified.state) == ("as recorded", "changed")
-    copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
-    remedy = f"install the module again with `eb --rebuild {copy}`"
-    assert (
-        f"was altered after the installation: its SHA256 is {hashlib.sha256(image.read_bytes()).hexdigest()}"
-        in verified.problem
-    )
+    remedy = f"install the module again with `eb --rebuild {copy_of(root, MINE)}`"
+    assert f"was altered after the installation: its SHA256 is {image(root)['sha256']}" in verified.problem
     assert verified.problem.endswith(f": {remedy}")
     for size, word in ((400, "truncated"), (6000, "replaced")):
-        image.write_bytes(bytes(size))
+        path.write_bytes(bytes(size))
         for one in state(root):
             assert (one.state, one.is_bad, one.size) == ("changed", True, size)
             assert f"was {word} after the installation" in one.problem
-    image.unlink()
-    assert [(one.state, one.path, one.problem) for one in state(root)] == [
-        ("gone", None, f"the image {image} is gone: {remedy}")
-    ] * 2
+    path.unlink()
+    gone = ("gone", None, f"the image {path} is gone: {remedy}")
+    assert [(one.state, one.path, one.problem) for one in state(root)] == [gone] * 2
 
 
 def test_images_of_others(eb_prefix, tmp_path):
@@ -286,44 +265,30 @@ def test_images_of_others(eb_prefix, tmp_path):
     (root / "a.sif").rename(tmp_path / "a.sif")
     shared = {"kind": "reference", "origin": BASE, "resolved": str(tmp_path / "a.sif"), "size": 5000}
     assert state(root, **shared)[0].state == "as recorded"
-    copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
-    assert state(root, size=6000)[0].problem.endswith(
-        f"install {BASE} again, which owns the image, and then this module with `eb --rebuild {copy}`"
-    )
+    copy = copy_of(root, MINE)
+    remedy = f": install {BASE} again, which owns the image, and then this module with `eb --rebuild {copy}`"
+    assert state(root, size=6000)[0].problem.endswith(remedy)
     (tmp_path / "a.sif").unlink()
-    assert f"is gone: install {BASE} again, which owns the image" in state(root)[0].problem
+    assert state(root)[0].problem.endswith(f" is gone{remedy}")
     assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
     # where that module is still installed, one command does both
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
-    theirs = base / f"easybuild/{BASE.replace('/', '-')}.eb"
-    assert (
-        f"and this module again with `eb --rebuild {theirs} {copy}`"
-        in state(root, resolved=str(base / "a.sif"))[0].problem
-    )
+    both = f"and this module again with `eb --rebuild {copy_of(base, BASE)} {copy}`"
+    assert both in state(root, resolved=str(base / "a.sif"))[0].problem
     (base / "a.sif").write_bytes(bytes(400))
     state(base, size=400, sha256="1" * 64, mtime_ns=(base / "a.sif").stat().st_mtime_ns)
-    assert {(one.state, one.problem) for one in state(root, sha256="0" * 64)} == {
-        (
-            "changed",
-            (
-                f"the image {base}/a.sif is another one since {BASE} was installed again: install this module again, "
-                f"too, with `eb --rebuild {copy}`"
-            ),
-        )
-    }
-    assert (
-        "is the file system mounted? If the image was removed, put it back. If it was moved, correct "
-        in state(root, kind="central", origin=None)[0].problem
-    )
+    for one in state(root, sha256="0" * 64):
+        assert one.state == "changed" and f"{base}/a.sif is another one since {BASE} was installed again" in one.problem
+        assert one.problem.endswith(f"install this module again, too, with `eb --rebuild {copy}`")
+    central = state(root, kind="central", origin=None)[0].problem
+    assert "is the file system mounted? If the image was removed, put it back. If it was moved, correct " in central
 
 
 def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     """I-03: the image of a module without a copy is that of the first of the site's directories, as for the module."""
-    text = EASYCONFIG.replace(
-        "requirements", "image = 'central'\nimage_root = '${ROOT:-/none}'\nimage_dirs = ['new', 'old']\nrequirements"
-    )
-    root = eb_prefix.install(MINE, text=text)
+    central = "image = 'central'\nimage_root = '${ROOT:-/none}'\nimage_dirs = ['new', 'old']\n"
+    root = eb_prefix.install(MINE, text=EASYCONFIG.replace("requirements", f"{central}requirements"))
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         shutil.copy(root / "a.sif", tmp_path / name / "a.sif")
@@ -358,20 +323,19 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
 def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
     """I-03: whoever can give permission is named; nobody is told to install anything again."""
     root = eb_prefix.install(MINE)
-    image = root / "a.sif"
+    path = root / "a.sif"
     state(root, kind="own")
-    monkeypatch.setattr(imagestate.os, "access", lambda path, mode: path != image)
+    monkeypatch.setattr(imagestate.os, "access", lambda one, mode: one != path)
     one, _ = state(root)
-    assert (one.state, one.problem) == ("unreadable", f"you can't read the image {image}: run `chmod u+rX {image}`")
+    assert (one.state, one.problem) == ("unreadable", f"you can't read the image {path}: run `chmod u+rX {path}`")
     monkeypatch.setattr(imagestate.os, "getuid", lambda: os.geteuid() + 1)
-    assert state(root)[0].problem == (
-        f"you can't read the image {image}: ask {owner(os.geteuid())}, who owns {image}, for permission"
-    )
+    ask = f"ask {owner(os.geteuid())}, who owns "
+    assert state(root)[0].problem == f"you can't read the image {path}: {ask}{path}, for permission"
     # in a directory that can't be searched nothing seems to exist
     for one in (imagestate, ebsif.files):
-        monkeypatch.setattr(one, "is_there", lambda path: path != image and path.exists())
-    monkeypatch.setattr(imagestate, "is_closed", lambda path: path == image)
-    assert state(root)[0].problem.endswith(f"ask {owner(os.geteuid())}, who owns {root}, for permission")
+        monkeypatch.setattr(one, "is_there", lambda one: one != path and one.exists())
+    monkeypatch.setattr(imagestate, "is_closed", lambda one: one == path)
+    assert state(root)[0].problem.endswith(f"{ask}{root}, for permission")
 
 
 def test_an_image_is_read_once(tmp_path, monkeypatch):
@@ -389,26 +353,6 @@ def test_an_image_is_read_once(tmp_path, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(digest, [image, tmp_path / "b.sif"])) == ["digest"] * 2
     assert len(read) == 1
-
-
-def record(root, **changes):
-    """Change the record of an installation; None removes a key."""
-    path = root / "share/ebsif/lock.json"
-    changed = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
-
-
-def image(root, **changes):
-    """Record the image as it is, like a new installation."""
-    status = (root / "a.sif").stat()
-    return {
-        "file": "a.sif",
-        "sha256": hashlib.sha256((root / "a.sif").read_bytes()).hexdigest(),
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "kind": "own",
-        **changes,
-    }
 
 
 @pytest.fixture
@@ -495,10 +439,9 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     """I-01, I-03: each problem is a finding of its module and makes the exit status 1; changed packages are none."""
     eb_prefix.add(family[MINE], "pillow", "10.2.0")
     status, text = installed(capsys)
-    assert (status, "user software not packed, changed" in text) == (0, True)
-    assert (
-        "note: its user software was changed after the installation: pillow 10.2.0 added" in " ".join(text.split())
-    ) and ": nothing is wrong" in text
+    assert status == 0 and "user software not packed, changed" in text and ": nothing is wrong" in text
+    added = "note: its user software was changed after the installation: pillow 10.2.0 added"
+    assert added in " ".join(text.split())
     (family[BASE] / "a.sif").write_bytes(bytes(400))
     shutil.rmtree(family[MINE] / "user-software")
     (family[OTHER] / "share/ebsif/lock.json").write_text("{")
@@ -506,11 +449,8 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     assert status == 1
     text = " ".join(text.split())
     for expected in (
-        "user software gone",
-        "error: its user software is gone",
-        "was truncated after the installation",
-        f"error: {family[OTHER]}/share/ebsif/lock.json:",
-        ": 4 errors",
+        *("user software gone", "error: its user software is gone", "was truncated after the installation"),
+        *(f"error: {family[OTHER]}/share/ebsif/lock.json:", ": 4 errors"),
         f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/",
     ):
         assert expected in text
@@ -523,24 +463,18 @@ def test_who_has_a_package(eb_prefix, family, capsys):
     """I-02: exactly the modules that have it in image or user software, as they are now; unknown ones are named."""
     for root in family.values():
         record(root, system_packages={})
-    record(
-        family[BASE],
-        image_packages=["Pillow==10.2.0", "numpy==2.0"],
-        conda_packages={"/opt/c": ["zlib==1.2.13"]},
-        system_packages={"deb": ["zlib==1:1.2.11-0.2+deb12u1"]},
-    )
+    other = {"conda_packages": {"/opt/c": ["zlib==1.2.13"]}, "system_packages": {"deb": ["zlib==1:1.2.11-0.2+deb12u1"]}}
+    record(family[BASE], image_packages=["Pillow==10.2.0", "numpy==2.0"], **other)
     eb_prefix.add(family[MINE], "pillow", "10.1.0")
     eb_prefix.add(family[OTHER], "pillow", "10.3.0")
     everything = "1 module with pillow>=10.3\n"
     assert installed(capsys, "--has", "pillow>=10.3") == (0, f"{OTHER}\n  pillow 10.3.0 (user software)\n{everything}")
     status, text = installed(capsys, "--has", "pillow<10.3", "--has", "numpy", "--json")
-    assert (status, {one["module"]: one["has"][0] for one in json.loads(text)["installations"]}) == (
-        0,
-        {
-            BASE: {"package": "Pillow", "place": "image", "version": "10.2.0"},
-            MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"},
-        },
-    )
+    assert status == 0
+    assert {one["module"]: one["has"][0] for one in json.loads(text)["installations"]} == {
+        BASE: {"package": "Pillow", "place": "image", "version": "10.2.0"},
+        MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"},
+    }
     shutil.rmtree(family[MINE] / "user-software/venv/pytorch/lib/python3.11/site-packages/pillow-10.1.0.dist-info")
     said = f"{BASE}\n  zlib 1.2.11 (image, deb), zlib 1.2.13 (image, /opt/c)\n1 module with zlib<1.3\n"
     assert installed(capsys, "--has", "zlib<1.3") == (0, said)
@@ -559,16 +493,11 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
 
     def used():
         everything = json.loads(installed(capsys, "--json")[1])["installations"]
-        return {
-            one["module"]: (one["image"]["origin"], one["image"]["state"], one["image"]["used_by"])
-            for one in everything
-        }
+        images = {one["module"]: one["image"] for one in everything}
+        return {module: (one["origin"], one["state"], one["used_by"]) for module, one in images.items()}
 
-    assert used() == {
-        "base": (None, "as recorded", [MINE, OTHER]),
-        MINE: (BASE, "as recorded", []),
-        OTHER: (BASE, "as recorded", []),
-    }
+    theirs = (BASE, "as recorded", [])
+    assert used() == {"base": (None, "as recorded", [MINE, OTHER]), MINE: theirs, OTHER: theirs}
     shutil.rmtree(family[BASE])
     (eb_prefix.modules / "base.lua").unlink()
     assert used() == {MINE: (BASE, "gone", []), OTHER: (BASE, "gone", [])}
@@ -607,9 +536,8 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     eb_prefix.add(root, "einops", "0.8.2")
     content, read = root.with_name("content"), softwarestate.venv.packages
     (root / "user-software").rename(content)
-    monkeypatch.setattr(
-        softwarestate.venv, "packages", lambda path: read(content if path.suffix == ".squashfs" else path)
-    )
+    here = {root / "user-software.squashfs": content}
+    monkeypatch.setattr(softwarestate.venv, "packages", lambda path: read(here.get(path, path)))
     for verify in (False, True):
         repacked = softwarestate.change(one, softwarestate.examine(one, verify))
         assert repacked.level == "note" and repacked.text.endswith("installation: einops 0.8.2 instead of 0.8.1")
@@ -633,10 +561,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
     words = " ".join(said.split())
     assert (status, installed(capsys, *arguments)[0]) == (1, 0)
     # a mistake in the file hides its records: removing the module comes last
-    assert (
-        "warning: the catalog of local has no valid record of it anymore: put the record back or correct it "
-        "(`ebsif check`), or remove the module"
-    ) in words
+    assert "warning: the catalog of local has no valid record of it anymore: put the record back or" in words
     assert "note: it is not in the catalog of local" in words
     assert f"not installed there: {second.module}" in words
     assert ": 1 warning\n" in said
@@ -648,21 +573,17 @@ def test_installations_and_catalog(eb_prefix, capsys):
     again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
     assert f"Core/{first.name.lower()}/" in again
     assert "base" not in again and f"not installed there: {second.module}" in again and again.endswith(": 1 warning")
-    (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(
+    copy_of(root, first.module).write_text(
         # an easyconfig is a program
         re.sub("^moduleclass = .*", "moduleclass = 'x' + name", text.replace("'init'", "'x'"), flags=re.MULTILINE)
         + "for local_name in ('a', 'b'):\n    pass\n"
     )
     words = " ".join(installed(capsys, *arguments)[1].split())
-    assert (
-        "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif render`, "
-        f"then `eb --rebuild {first.easyconfig_name}`"
-    ) in words
+    assert "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif" in words
     catalog = report.Catalog("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
-    assert [one.text for one in catalog.compare(one)] == [
-        f"its base {second.module} is archived: {second.module} was archived."
-    ]
+    (said,) = catalog.compare(one)
+    assert said.text == f"its base {second.module} is archived: {second.module} was archived."
     assert catalog.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
