@@ -158,11 +158,11 @@ def test_a_module_from_values():
     # docs F2, N-01: what was added, and the name to type
     record.stages, record.venv_packages = [{"name": "a", "requirements": "hello"}], ["hello==1.0", "more==2", "pip==1"]
     assert "Packages that were added to the image: hello 1.0, and 1 more." in help_of(values)
-    named = help_of({"aliases": ["1.0-writable-mine", "mine"]}, "Example/1.0-writable-mine-20261128")
-    # its names without a date will mean later modules
-    assert any(text.startswith("`ebsif show Example/1.0-writable-mine-20261128`") for text in named)
-    named = help_of({"aliases": ["1.0-demo"]}, "Example/1.0-writable-mine-20261128")
-    assert any(text.startswith("`ebsif show Example/1.0-demo` prints") for text in named)
+    whole = "Example/1.0-writable-mine-20261128"
+    # the names of an extension without its date will mean later modules
+    for aliases, name in ((["1.0-writable-mine", "mine"], whole), (["1.0-demo"], "Example/1.0-demo")):
+        named = "\n".join(help_of({"aliases": aliases}, whole, VenvSpec))
+        assert f"    ebsif extend {name} --add " in named and named.count("Example/1.0") == 1
     record.stages, record.venv_packages = [], ["hello==1.0"]
     lines = [" ".join(line) for line in container_lines(spec(VenvSpec, **values).parts, record, "Example/1.0")]
     for line in (
@@ -177,7 +177,7 @@ def test_a_module_from_values():
     )
     assert (advice in help_of(values, cls=VenvSpec), advice in help_of(values)) == (True, False)
     assert "Run any of them with --help for details." in help_of(values)[1]
-    assert help_of(values)[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")
+    assert help_of(values)[1].startswith("While it is loaded, `ebsif show` prints what is in the image (`module ")
     # only hidden modules say why they are archived
     for hidden, expected in ((False, ["Warning: old"]), (True, ["Warning: old", "Warning: gone", "Warning: use x"])):
         texts = help_of({"warnings": ["old"], "hidden": hidden, "modloadmsg": "gone\nold\nuse x"})

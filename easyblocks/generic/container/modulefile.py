@@ -50,7 +50,7 @@ def read_part(name: str) -> str:
 
 def help_sections(parts: ModuleParts, record: Record, module: str) -> List[str]:
     """Return the sections of the help text on a container; `module` is name and version as in `module load`."""
-    name, image = short_name(module, parts.aliases), record.image
+    image = record.image
     sections = []
     added = added_packages(record)
     if added:
@@ -60,10 +60,11 @@ def help_sections(parts: ModuleParts, record: Record, module: str) -> List[str]:
         "    singularity exec $SIF COMMAND\n    start-shell" % parts.image.name]
     if parts.venv:
         sections.append("To add packages, create your own module on top of this one:\n\n"
-                        "    ebsif extend %s --add PACKAGE --name NAME" % name)
-    sections.append("`ebsif show %s` prints what is in the image (`module spider ebsif` finds the command ebsif).\n"
-                    "The module has these commands:\n%s. Run any of them with --help for details."
-                    % (name, ', '.join(sorted(parts.commands.names))))
+                        "    ebsif extend %s --add PACKAGE --name NAME" % short_name(module, parts.aliases))
+    # the name of an extension is long, so it is said only where it is needed
+    sections.append("While it is loaded, `ebsif show` prints what is in the image (`module spider ebsif` finds the\n"
+                    "command ebsif). The module has these commands:\n%s. Run any of them with --help for details."
+                    % ', '.join(sorted(parts.commands.names)))
     if record.wrappers:
         sections.append("These commands run in the container automatically: %s." % ', '.join(record.wrappers))
     sections += host_sections(record)
