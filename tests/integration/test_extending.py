@@ -87,7 +87,7 @@ def test_what_can_not_be_imported(place, site, tmp_path):
         "`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing'). Ask for another version "
         "of fresh, or leave it out."
     )
-    assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
+    assert "no: Base/mine can't be installed: Stage 'requirements': " in result.stdout
     (way,) = vision.finditer(result.stdout)
     assert fresh in result.stdout
     assert "alone can only be imported together with nothing_like_it" in result.stderr
@@ -192,7 +192,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
     lines = result.stdout.splitlines()
     assert [re.sub(r" {2,}", "|", line) for line in lines[:2]] == ["+ greeting 1.0|asked for", "+ hello 1.0|dependency"]
     assert re.fullmatch(r"= numpy 2\.\S+ +in the image", lines[2])
-    assert lines[3].startswith(f"yes: {MODULE} can be installed: 2 packages")
+    assert lines[3].startswith("yes: Base/mine can be installed: 2 packages")
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
@@ -202,7 +202,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
     assert re.match(
-        rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
+        r"no: Base/mine can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
         r"image \(compiled\) can't be replaced, but: you ask for numpy<2\. (?s:.*)'allow_replace': "
         r"\['numpy'\](?s:.*)\n    ebsif extend .* --replace numpy==\S+ --force",
         said,
@@ -264,7 +264,7 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
         "+ last 2.0",
         "+ numpy 1.0",
     ], result.stdout + result.stderr
-    assert verdict.startswith("yes: Base/1.0-20250101-mine-")
+    assert verdict.startswith("yes: Base/mine can ")
 
 
 def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     *packages, verdict = said.stdout.splitlines()
     advice = said.stderr.splitlines()[-1]
     assert packages == ["+ greeting 1.0  asked for", "+ hello 1.0     dependency"]
-    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages", verdict)
+    assert verdict == "yes: Example/theirs can be installed: 2 packages"
     assert advice == f"install it with: ebsif pull oci:{moved} --name theirs"
     assert not list(theirs.work.iterdir())
     said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)

@@ -580,7 +580,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
 
     wrong = extend("--apt", "greeet", "--check", status=1)
     assert wrong.stdout.startswith(
-        "no: Base/1.0-base-mine-1 can't be installed: Easyconfig parameter "
+        "no: Base/mine can't be installed: Easyconfig parameter "
         "'system_packages': no package 'greeet' in the sources of this image ("
     )
     assert "; did you mean greet" in wrong.stdout
@@ -591,7 +591,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
         "= hostname          system package, in the image",
         "+ failing 1.0       system package, asked for",
         "+ 1 system package  dependencies",
-        "yes: Base/1.0-base-mine-1 can be installed: 3 system packages",
+        "yes: Base/mine can be installed: 3 system packages",
     ]
     planned = extend("--apt", "hostname=99.0", "--allow-upgrade", "hostname", "--check")
     assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"

@@ -46,7 +46,7 @@ def check_steps(said, module):
     assert {"testing the module", "writing the module"} <= set(steps)
     assert max(map(len, lines)) <= 80
     assert all(one.isprintable() or one == "\n" for one in said)
-    assert re.search(rf"\nebsif: installed mine \({module}\) in \d+ s\n", said)
+    assert f"\nebsif: installed mine ({module}) in " in said
 
 
 def check_the_first_week(said, mine):
@@ -55,7 +55,7 @@ def check_the_first_week(said, mine):
     assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == [
         "+ greeting 1.0 asked for",
         "+ hello 1.0 asked for",
-        f"yes: {mine} can be installed: 2 packages",
+        "yes: Example/mine can be installed: 2 packages",
     ]
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
@@ -133,7 +133,7 @@ def check_the_third_month(person, said, mine):
     assert "\n+ package greeting 1.0\nthey differ\n" in said
     assert said.count("+ package") == 1
     assert "greeting==1.0" in said.split("# Written by `ebsif lock`")[1]
-    assert re.search(r"yes: Example/2.0-mine-\d+ can be installed: 2 packages", said)
+    assert "yes: Example/mine can be installed: 2 packages" in said
     # EasyBuild's archive of what was ever installed stays
     assert not [
         one for one in person.site.prefix.rglob("*theirs*") if one.suffix != ".json" and "ebfiles_repo" not in one.parts
@@ -206,7 +206,7 @@ def follow_a_researcher(person):
     assert "\nnothing loaded 2.4.6\n" in said
     assert "with /opt/miniconda3/" in said
     said = person.types("second-week")
-    mine = re.search(r"^yes: (\S+) can be", said, re.MULTILINE).group(1)
+    mine = re.search(r"^ebsif: installed mine \((\S+)\) in", said, re.MULTILINE).group(1)
     check_the_first_week(said, mine)
     assert set((site.prefix / "seen").read_text().split("]")) == {"[", ""}
     check_the_modules(person, mine)

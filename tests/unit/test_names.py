@@ -62,6 +62,11 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
         one = Names().installed_as(module)
         return places.short(one), places.word(one), one.load.rpartition("module load ")[2], Names().module(module)
 
+    def planned(date, start=BASE):
+        return places.short_once_installed(f"{start}-mine-{date}", [f"{start.partition('/')[2]}-mine", "mine"])
+
+    # of what is going to be installed
+    assert planned("20261121") == "PyTorch/mine"
     for module in (MINE, LATER, BASE):
         prefix.install(module)
     assert said(LATER) == (LATER, LATER, LATER, LATER)
@@ -76,6 +81,7 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     assert said(LATER) == ("PyTorch/mine", "mine", "PyTorch/mine", LATER)
     assert said(MINE) == (MINE, MINE, MINE, MINE)
     assert said(BASE) == (*["PyTorch/2.13.0-demo"] * 3, BASE)
+    assert (planned("20261122.2"), planned("20261121")) == ("PyTorch/mine", MINE)
     for text, name in (
         ("mine", "PyTorch/mine"),
         ("PyTorch/mine", "PyTorch/mine"),
@@ -91,6 +97,8 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     prefix.install(newer)
     modulerc.write_text(modulerc.read_text().replace(f'"{LATER}", "mine"', f'"{newer}", "mine"'))
     assert said(LATER)[:3] == (f"{BASE}-mine",) * 3 and said(newer)[:2] == ("PyTorch/mine", "mine")
+    assert planned("20270101") == f"{BASE}-mine"
+    assert (planned("20261102", "PyTorch/2.14.0-x"), planned("1", "New/1.0")) == ("PyTorch/mine", "New/mine")
     # the same in another software
     prefix.install("Tool/1.0-x-mine-20261130")
     assert said(newer)[:2] == ("PyTorch/mine", "PyTorch/mine")
@@ -100,6 +108,7 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     monkeypatch.setenv("MODULEPATH", f"{other.parent}:{prefix.modules}")
     (other / "mine.lua").touch()
     assert said(newer)[0] == newer
+    assert planned("20261102", "PyTorch/2.14.0-x") == "PyTorch/2.14.0-x-mine"
 
 
 def test_files_that_do_not_exist(prefix, ebsif):

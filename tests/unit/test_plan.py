@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import re
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -252,18 +251,17 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, ebsif):
         said = ebsif(*command, *more, status=status)
         return [*said.out.splitlines(), *(line for line in said.err.splitlines() if line.startswith("install it"))]
 
-    module = f"{BASE}-theirs-1"
     packages = ["+ rich 1.0   asked for", "+ hello 1.0  dependency"]
     assert checked(0) == [
         *packages,
-        f"yes: {module} can be installed: 2 packages",
+        "yes: PyTorch/theirs can be installed: 2 packages",
         "install it with: ebsif extend --from-lock lock.json --name theirs --date 1",
     ]
     assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
     file["sha256"] = "2" * 64
     assert checked(1) == [
         *packages,
-        f"no: {module} can't be installed: rich-1.0.whl has another SHA256 than in the lock",
+        "no: PyTorch/theirs can't be installed: rich-1.0.whl has another SHA256 than in the lock",
     ]
     # on another image the versions are wanted, but these packages are not in an extension that is changed
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
@@ -335,7 +333,7 @@ def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, cap
     """E-11, docs D6: of many packages only one may be new, so the verdict counts the others; also those of the base."""
     rich = plan.Addition("rich", "15.0", "asked for")
     for unchanged in ("as before", "of the base, unchanged"):
-        plan.show(plan.Plan([rich], before=82, unchanged=unchanged), Namespace(module="A/1"), "COMMAND")
+        plan.show(plan.Plan([rich], before=82, unchanged=unchanged), "A/1", "COMMAND")
         assert capsys.readouterr().out.splitlines() == [
             "+ rich 15.0    asked for",
             f"= 82 packages  {unchanged}",

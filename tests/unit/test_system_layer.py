@@ -320,7 +320,7 @@ def test_upgrading_keeps_the_names(extended, eb_prefix):
 
 def test_what_a_check_shows(capsys):
     """V-04: what was asked for, what the image has, what is upgraded, and how many more; no packages of pip."""
-    plan.show(plan.Plan(system=GIT), types.SimpleNamespace(module="A/1"), "COMMAND")
+    plan.show(plan.Plan(system=GIT), "A/1", "COMMAND")
     assert capsys.readouterr().out.splitlines() == [
         "+ git 1:2.39-1      system package, asked for",
         "= vim               system package, in the image",

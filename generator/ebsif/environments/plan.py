@@ -203,8 +203,8 @@ def data(plan: Plan, container: Container) -> dict[str, Any]:
     }
 
 
-def show(plan: Plan, container: Container, command: str) -> None:
-    """Print a plan for an extension, the verdict, and the command that installs it."""
+def show(plan: Plan, name: str, command: str) -> None:
+    """Print a plan for an extension, the verdict on it by its name, and the command that installs it."""
     show_packages(plan)
     if not plan.problem:
         number, system = len(plan.added) + plan.before, len(plan.system.packages) + len(plan.system.upgraded)
@@ -214,13 +214,13 @@ def show(plan: Plan, container: Container, command: str) -> None:
             if count or (what == "package" and not system)
         ]
         print(
-            f"yes: {container.module} can be installed: {' and '.join(counts)}"
+            f"yes: {name} can be installed: {' and '.join(counts)}"
             f"{f' ({plan.before} {plan.unchanged})' if plan.before else ''}"
             f"{SEE_WARNING if plan.warned else ''}"
         )
         output.hint(f"install it with: {command}")
         return
-    print(f"no: {container.module} can't be installed: {output.printable(plan.problem)}")
+    print(f"no: {name} can't be installed: {output.printable(plan.problem)}")
 
 
 def fill_wheelhouse(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()) -> list[Path]:

@@ -172,15 +172,24 @@ def software(installation: Installation) -> str:
     return installation.module.rpartition("/")[0].rpartition("/")[2]
 
 
-def short(installation: Installation) -> str:
+def short(installation: Installation, further: Optional[Iterable[str]] = None) -> str:
     """
     Return the shortest name by which the modules tool loads an installation here (N-01).
 
     An extension `mine` is PyTorch/mine, or PyTorch/2.7-mine if a newer base has one of that name, too. Only its whole
-    name always means the same installation.
+    name always means the same installation. `further` are the other names to choose from, by default its own.
     """
-    names = [name for name in aliases(installation) if not is_hidden_by(installation, name)]
+    further = aliases(installation) if further is None else further
+    names = [name for name in further if not is_hidden_by(installation, name)]
     return min([*names, installation.module], key=lambda name: (len(name), name))
+
+
+def short_once_installed(module: str, versions: Iterable[str]) -> str:
+    """Return the shortest name of a module that is going to be installed here, with aliases for its version (N-01)."""
+    software, _, version = module.rpartition("/")
+    root, use = (directory / software for directory in framework.prefix())
+    own = [f"{software}/{alias}" for alias in versions if modulerc.version_meant(str(use), version, alias) == version]
+    return short(Installation(root / version, module, use=use.parent), own)
 
 
 def is_hidden_by(installation: Installation, name: str) -> bool:
