@@ -58,8 +58,9 @@ def test_packages_for_another_torch(said):
         "To find containers that have what you ask for:\n"
         "    ebsif list --has torchvision==0.20.1 --has torchaudio==2.5.1"
     )
-    text, _ = said(["torchvision==0.14.1 --hash=sha256:0"])
-    assert "needs torch 1.13\n" in text and 'constraint-dependencies = ["torch==2.13.0"]' in text
+    text, _ = said(["torchvision==0.14.1 --hash=sha256:0", "numpy==1.22.4 --hash=sha256:0"])
+    assert "needs torch 1.13\n  numpy==1.22.4, but the image has 2.4.6 (compiled)\nLock it again with" in text
+    assert 'constraint-dependencies = ["torch==2.13.0", "numpy==2.4.6"]' in text
 
 
 @pytest.mark.parametrize(

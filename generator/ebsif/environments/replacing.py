@@ -19,7 +19,7 @@ from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases, change
 from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import KnownImage, lock_again, other_versions
+from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import extras_in, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.render.easyconfig import keep_packages
@@ -138,17 +138,20 @@ def other_releases(
     stages: Sequence[Stage], found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str]
 ) -> str:
     """Return that stages ask for other releases than packages allow that the image keeps, and what to do."""
-    listed = [
-        (
-            f"{one.name}{one.specifier}",
+    listed = "".join(
+        f"\n  {one.name}{one.specifier}, but the image has "
+        + (
             f"{kept[name]} ({bound[name]})"
             if name in kept
-            else f"torch {kept['torch']}, and {one.name} of this version needs torch {torch_of(one)}",
+            else f"torch {kept['torch']}, and {one.name} of this version needs torch {torch_of(one)}"
         )
         for name, one in found.items()
-    ]
+    )
     is_locked = any(map(has_hash, lines_of(stages)))
-    return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
+    return (
+        f"what you ask for has other versions than packages that are built for this machine:{listed}\n"
+        f"{ways_out(found, kept, is_locked)}"
+    )
 
 
 def only_for_gpus(names: Sequence[str], torch: str) -> str:
@@ -267,7 +270,12 @@ def ways_out(found: "Mapping[str, Requirement]", versions: Mapping[str, str], is
     others = containers_with([f"{wanted.name}{wanted.specifier}" for wanted in found.values()])
     if is_locked:
         kept = dict.fromkeys(name if name in versions else "torch" for name in found)
-        return lock_again((name, versions[name]) for name in kept) + others
+        # indexes don't have the image's builds (+rocm), but those with the same version fit
+        pins = ", ".join(f'"{name}=={versions[name].partition("+")[0]}"' for name in kept)
+        return (
+            "Lock it again with the versions of the image (with uv: constraint-dependencies = "
+            f"[{pins}] in [tool.uv]), or choose a container that has the locked versions:\n    {others}"
+        )
     exact = [
         f"{wanted.name}{wanted.specifier}"
         for wanted in found.values()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
-from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
@@ -22,9 +21,7 @@ from ebsif.packages.formats.wanted import (
     WantedPackages,
     check_python,
     load_toml,
-    lock_again,
     not_chosen,
-    other_versions,
     tomllib,
     unknown,
     without,
@@ -168,7 +165,6 @@ class Locked:
     lines: dict[str, str] = field(default_factory=dict)
     places: dict[str, None] = field(default_factory=dict)
     unused_indexes: dict[str, None] = field(default_factory=dict)
-    conflicts: list[tuple[str, str, str]] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
 
     def add(self, package: "Package") -> None:
@@ -215,7 +211,7 @@ class Locked:
         if re.search(r"\s", url):
             # options of pip could follow
             raise RequirementsError(f"{self.path}: the URL of {name} has a blank: '{escape(url)}'")
-        if self.is_in_image(name, version):
+        if is_same(version, self.image.packages.get(name)):
             # pip accepts the package of the image; if it isn't there after all, the index may have it
             url = ""
         line = " ".join([f"{name} @ {url}" if url else f"{name}=={version}", *(f"--hash={one}" for one in hashes)])
@@ -246,19 +242,6 @@ class Locked:
             for tag in tags
         )
 
-    def is_in_image(self, name: str, version: str) -> bool:
-        """
-        Return whether the image is known to have a package.
-
-        Another version than a build for the machine (with a label such as +rocm6.2) is a conflict. The others can only
-        be told apart in the image: the installation replaces what is pure Python, and refuses to replace the rest.
-        """
-        there = self.image.packages.get(name)
-        same = is_same(version, there)
-        if there and not same and "+" in there:
-            self.conflicts.append((name, version, there))
-        return same
-
     def search(self, place: str, is_index: bool) -> None:
         """
         Let pip also search a directory with packages, or an index that the project declares.
@@ -287,14 +270,7 @@ class Locked:
             return set()
 
     def wanted(self) -> WantedPackages:
-        """Return the requirements; raise RequirementsError if they are of other versions than builds in the image."""
-        if self.conflicts:
-            found = sorted(self.conflicts)
-            raise RequirementsError(
-                other_versions(self.path, [(f"{name} {version}", there) for name, version, there in found])
-                + lock_again((name, there) for name, _, there in found)
-                + containers_with([f"{name}=={version}" for name, version, _ in found])
-            )
+        """Return the requirements, and messages on what isn't installed and where pip doesn't search."""
         messages = self.messages
         if self.unused_indexes:
             messages = [

@@ -158,22 +158,6 @@ def check_python(path: Path, asked: Any, image: KnownImage) -> None:
         )
 
 
-def other_versions(source: object, conflicts: Iterable[tuple[str, str]]) -> str:
-    """Return that a source asks for packages in other versions than the image has and keeps: what, and the image's."""
-    listed = "".join(f"\n  {asked}, but the image has {there}" for asked, there in conflicts)
-    return f"{source} has other versions than packages that are built for this machine:{listed}\n"
-
-
-def lock_again(there: Iterable[tuple[str, str]]) -> str:
-    """Return how to lock packages again in the versions of the image, by name."""
-    # indexes don't have the image's builds (+rocm), but those with the same version fit
-    pins = ", ".join(f'"{name}=={version.partition("+")[0]}"' for name, version in there)
-    return (
-        f"Lock it again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), "
-        "or choose a container that has the locked versions:\n    "
-    )
-
-
 def without(names: Iterable[str], chosen: Iterable[str]) -> list[str]:
     """Return names of extras or dependency groups, sorted, but for those that are chosen."""
     taken = set(map(normal_name, chosen))
