@@ -18,7 +18,7 @@ import pytest
 from account import as_root, as_starter
 from easybuild.base import fancylogger
 from slurm import Cluster
-from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, make_wheel
+from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, attempt, make_wheel
 from user_software import kept
 
 # What two ranks of MPICH run in a container.
@@ -110,13 +110,7 @@ def pytorch_image():
 
 def made_by(script, *arguments):
     """Return the path that a script of the project prints, of what it has made or cached."""
-    made = subprocess.run(
-        [CHECKOUT / "scripts" / script, *arguments],
-        text=True,
-        capture_output=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    made = attempt([CHECKOUT / "scripts" / script, *arguments])
     assert made.returncode == 0, made.stderr[-3000:]
     return Path(made.stdout.strip())
 
@@ -304,9 +298,7 @@ def demo(tmp_path_factory):
             # as the owner of the checkout, who has changed the project since, or has it installed as links
             with as_starter():
                 subprocess.run(["scripts/setup-venv"], cwd=CHECKOUT, check=True)
-            made = subprocess.run(
-                ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-            )
+            made = attempt(["make", "demo"], cwd=CHECKOUT)
             assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
             said.write_text(json.dumps([made.stdout, made.stderr]))
     return subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from account import as_root
-from support import printed
+from support import attempt, printed
 
 # those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
@@ -245,15 +245,7 @@ class Cluster:
 
     def slurm(self, *command):
         """Return the output of a Slurm command."""
-        return subprocess.run(
-            [str(word) for word in command],
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        ).stdout
+        return attempt([str(word) for word in command], env={**os.environ, **self.environment}, timeout=300).stdout
 
     @as_root()
     def stop(self):

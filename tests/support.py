@@ -33,6 +33,12 @@ def printed(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
+def attempt(command, **options):
+    """Run a command that may fail; return its CompletedProcess, with text. Options are those of subprocess.run."""
+    source = {} if "input" in options else {"stdin": subprocess.DEVNULL}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **source, **options)
+
+
 def write_program(path, text):
     """Write a program (Path) and the directory above it; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,16 +146,7 @@ class Site:
         if command[0] == "ebsif" and self.can_fork(environment):
             result = run_ebsif(command[1:], cwd or self.work, variables)
         else:
-            result = subprocess.run(
-                [str(word) for word in command],
-                cwd=cwd or self.work,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                timeout=timeout,
-                check=False,
-                env=variables,
-            )
+            result = attempt([str(word) for word in command], cwd=cwd or self.work, timeout=timeout, env=variables)
         if check and result.returncode:
             raise AssertionError(f"{command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
         return result

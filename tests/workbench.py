@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CHECKOUT, write_program
+from support import CHECKOUT, attempt, write_program
 from user_software import kept
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -61,16 +61,7 @@ class Workbench:
 
     def load(self, script, check=True, load=True, **more):
         """Run a script, with the module loaded unless `load` is False; return the CompletedProcess."""
-        result = subprocess.run(
-            self.command(script, load),
-            env=self.environment(**more),
-            cwd=self.folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=1700,
-        )
+        result = attempt(self.command(script, load), env=self.environment(**more), cwd=self.folder, timeout=1700)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 

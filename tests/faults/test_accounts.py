@@ -18,6 +18,12 @@ PACKED = "requirements = [{'verify': ['true']}]\n"
 OTHER = "nobody"
 # a project's, not the account's own
 GROUP = 1
+# of each module with user software, and with a wrapper
+SCRIPTS = """
+    start-shell list-packages make-squashfs unmake-squashfs make-venv extend-venv-activate with-module python
+    conda-python-simple init-conda-venv conda-python-distributed get-master find-caches remove-caches show-help
+    stage-software slurm-rank flux-rank
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,20 +92,8 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     )
     with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-home-") as home:
         os.chown(home, 65534, 65534)
-        command = [
-            "runuser",
-            "-u",
-            OTHER,
-            "--",
-            "env",
-            f"HOME={home}",
-            f"TMPDIR={home}",
-            f"EBSIF_NODE_LOCAL={home}",
-            "bash",
-            "--norc",
-            "-c",
-            script,
-        ]
+        command = ["runuser", "-u", OTHER, "--", "env", f"HOME={home}", f"TMPDIR={home}", f"EBSIF_NODE_LOCAL={home}"]
+        command += ["bash", "--norc", "-c", script]
         result = central.run(command, check=False, cwd="/")
     case.kept("numpy\n2\n" in result.stdout, result.stdout + result.stderr)
     if suffix == "-file":
@@ -174,30 +168,7 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
         for path in (root / folder).iterdir()
         if path.is_file() and not path.suffix
     ]
-    case.kept(
-        {script.name for script in scripts}
-        == {
-            "start-shell",
-            "list-packages",
-            "make-squashfs",
-            "unmake-squashfs",
-            "make-venv",
-            "extend-venv-activate",
-            "with-module",
-            "conda-python-simple",
-            "init-conda-venv",
-            "conda-python-distributed",
-            "get-master",
-            "python",
-            "find-caches",
-            "remove-caches",
-            "show-help",
-            "stage-software",
-            "slurm-rank",
-            "flux-rank",
-        },
-        scripts,
-    )
+    case.kept({script.name for script in scripts} == set(SCRIPTS.split()), scripts)
     for script in scripts:
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
 
@@ -224,13 +195,8 @@ def test_user_software_shared_by_a_group(tmp_path, base_image):
     with as_root():
         os.chown(software, -1, GROUP)
         software.chmod(0o2775)
-    command = [
-        "eb",
-        *site.eb_options,
-        "--group-writable-installdir",
-        site.easyconfig(TEXT, suffix="-dir"),
-        site.easyconfig(TEXT + PACKED, suffix="-file"),
-    ]
+    easyconfigs = [site.easyconfig(TEXT, suffix="-dir"), site.easyconfig(TEXT + PACKED, suffix="-file")]
+    command = ["eb", *site.eb_options, "--group-writable-installdir", *easyconfigs]
     with in_group(GROUP):
         site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     for path in (software / "Example").rglob("*"):

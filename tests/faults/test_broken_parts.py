@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import Installed, wheel_settings
-from support import heed_signals, write_program
+from support import attempt, heed_signals, write_program
 
 # not like the one of other tests on this machine
 SLEEP = f"sleep 57.{os.getpid()}"
@@ -307,5 +307,5 @@ def interrupted(site, easyconfig, times, number=signal.SIGINT):
 
 def sleeping():
     """Return the processes of the tests above."""
-    found = subprocess.run(["pgrep", "-f", f"^{SLEEP}$"], capture_output=True, text=True, check=False).stdout
+    found = attempt(["pgrep", "-f", f"^{SLEEP}$"]).stdout
     return found.split()

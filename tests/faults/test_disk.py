@@ -5,13 +5,12 @@ import os
 import random
 import shlex
 import shutil
-import subprocess
 
 import pytest
 from account import OWN_MOUNTS
 from aptrepository import binds_of, make_deb
 from parts import Installed, example_site, wheel_settings
-from support import CONTAINER_FILES, make_wheel, write_program
+from support import CONTAINER_FILES, attempt, make_wheel, write_program
 
 MODULE = Installed.SQUASHED
 TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
@@ -197,13 +196,7 @@ def test_squashfs_commands(tmp_path, fault, name):
         rm -rf user-software
         bin/unmake-squashfs && cmp user-software/file {tmp_path}/file && echo "nothing is lost"
     """
-    result = subprocess.run(
-        [*OWN_MOUNTS, "bash", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SIF": "/nonexistent"},
-    )
+    result = attempt([*OWN_MOUNTS, "bash", "-c", script], env={**os.environ, "SIF": "/nonexistent"})
     said = (tmp_path / "said").read_text()
     left = (tmp_path / "left").read_text().split()
     case.shown("it did not fail" not in result.stdout, said)

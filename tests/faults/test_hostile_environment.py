@@ -3,37 +3,16 @@
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 from parts import Installed, example_site, wheel_settings
-from support import write_program
+from support import attempt, write_program
 
 TEXT = Installed.TEXT
-FUNCTIONS = (
-    "singularity",
-    "apptainer",
-    "exec",
-    "hash",
-    "source",
-    "printf",
-    "unset",
-    "readlink",
-    "command",
-    "type",
-    "local",
-    "mksquashfs",
-    "unsquashfs",
-    "python",
-    "pip",
-    "find",
-    "chmod",
-    "mv",
-    "tail",
-    "mktemp",
-    "shift",
-    "return",
-)
+FUNCTIONS = """
+    singularity apptainer exec hash source printf unset readlink command type local mksquashfs unsquashfs python pip
+    find chmod mv tail mktemp shift return
+"""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +52,7 @@ def traps(folder):
         "PYTHONUSERBASE": folder,
         "LD_PRELOAD": "/lib/x86_64-linux-gnu/libutil.so.1",
         "PROMPT_COMMAND": tell("PROMPT_COMMAND"),
-        **{f"BASH_FUNC_{name}%%": f"() {{ {tell(f'function {name}')}; }}" for name in FUNCTIONS},
+        **{f"BASH_FUNC_{name}%%": f"() {{ {tell(f'function {name}')}; }}" for name in FUNCTIONS.split()},
     }
     return log, {name: str(value) for name, value in variables.items()}, programs
 
@@ -218,11 +197,5 @@ def test_the_first_line_of_scripts():
             or path.suffix in (".bash", ".sh")
             or (path.name in ("find-caches", "remove-caches") and first == "#!/bin/sh")
         ), path
-    result = subprocess.run(
-        ["/bin/bash", "-p", "-c", "f"],
-        env={"BASH_FUNC_f%%": "() { echo in; }"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = attempt(["/bin/bash", "-p", "-c", "f"], env={"BASH_FUNC_f%%": "() { echo in; }"})
     assert result.stdout == ""

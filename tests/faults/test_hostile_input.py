@@ -25,7 +25,7 @@ from ebsif_command import run_ebsif
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from parts import EACH_TOOL, TOOLS, Installed, wheel_settings
-from support import CONTAINER_FILES, Site, printed, write_program
+from support import CONTAINER_FILES, Site, attempt, printed, write_program
 
 TEXT = Installed.TEXT
 # without user software
@@ -343,7 +343,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
             shutil.copy(path, root / path[1:])
     subprocess.run(["apptainer", "--silent", "build", tmp_path / "x.sif", root], check=True, capture_output=True)
     command = [Path(sys.prefix) / "bin/ebsif", "show", tmp_path / "x.sif"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    result = attempt(command, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     shown = [line for line in result.stdout.splitlines() if line.startswith("label ")]
     case = fault("hostile labels of images", "inspect")
@@ -447,7 +447,7 @@ def test_a_malicious_squashfs_file(tmp_path, fault, name):
     assert data.count(placeholder.encode()) == 1
     squashfs.write_bytes(data.replace(placeholder.encode(), name.encode()))
     before = {str(path) for path in tmp_path.rglob("*")}
-    result = subprocess.run([root / "bin/unmake-squashfs"], capture_output=True, text=True, check=False)
+    result = attempt([root / "bin/unmake-squashfs"])
     new = {str(path) for path in tmp_path.rglob("*")} - before
     outside = [path for path in new if not path.startswith(str(root / "user-software"))]
     case.kept(outside == [] and not os.path.lexists("/tmp/zesc"), outside)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parts import Installed, wheel_settings
-from support import CONTAINER_FILES, write_program
+from support import CONTAINER_FILES, attempt, write_program
 
 HERE = Path(__file__).parent
 MODULE = Installed.SQUASHED
@@ -55,15 +55,7 @@ def run_killed(command, at, counter):
     """Run a command of an installation with kill -9 at a point; return the CompletedProcess."""
     environment = dict(os.environ, BASH_ENV=str(HERE / "points.bash"), KILL_AT=str(at), COUNT=str(counter))
     # through bash, because the script's first line makes it ignore BASH_ENV
-    return subprocess.run(
-        ["bash", command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,
-        timeout=300,
-    )
+    return attempt(["bash", command], env=environment, start_new_session=True, timeout=300)
 
 
 def left(root):
@@ -81,19 +73,19 @@ def test_squashfs_commands(installation, tmp_path, name, fault, request):
         subprocess.run([installation / "bin/make-squashfs"], check=True, capture_output=True)
         shutil.rmtree(software)
 
-    def attempt(at):
+    def killed_at(at):
         made = squashfs if name == "make-squashfs" else software
         if made.exists():
             shutil.rmtree(made) if made.is_dir() else made.unlink()
         return made, run_killed(command, at, tmp_path / "count")
 
-    assert attempt(0)[1].returncode == 0
+    assert killed_at(0)[1].returncode == 0
     number = int((tmp_path / "count").read_text())
     assert number > 40
     killed = 0
     for at in spread(number, request.config.getoption("--every-point")):
         case = fault(f"kill -9 in {name}", f"command {at} of {number}")
-        made, result = attempt(at)
+        made, result = killed_at(at)
         killed += result.returncode == -9
         whole = made.exists()
         if name == "make-squashfs":
@@ -102,7 +94,7 @@ def test_squashfs_commands(installation, tmp_path, name, fault, request):
         else:
             case.kept(unpacked(squashfs, tmp_path) == before, "the SquashFS file")
             case.kept(not whole or content(software) == before, "a part of a directory")
-        again = subprocess.run([command], capture_output=True, text=True, check=False, timeout=300)
+        again = attempt([command], timeout=300)
         if whole:
             case.said(again.stderr, " exists: remove ")
         else:
@@ -122,11 +114,8 @@ def unpacked(squashfs, tmp_path):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "program", "unfinished"),
-    [("make-squashfs", "mksquashfs", "new"), ("unmake-squashfs", "unsquashfs", "new")],
-)
-def test_squashfs_commands_while_writing(installation, tmp_path, name, program, unfinished, fault):
+@pytest.mark.parametrize(("name", "program"), [("make-squashfs", "mksquashfs"), ("unmake-squashfs", "unsquashfs")])
+def test_squashfs_commands_while_writing(installation, tmp_path, name, program, fault):
     """Killed while mksquashfs or unsquashfs writes: only the work directory has partial files; a retry removes it."""
     (installation / "user-software/big").write_bytes(os.urandom(60_000_000))
     if name.startswith("un"):
@@ -139,23 +128,16 @@ def test_squashfs_commands_while_writing(installation, tmp_path, name, program, 
     write_program(
         shim / program,
         f'#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ "$*" != */new* || $* == \'-l \'* ]]; then exec {program} "$@"; fi\n'
-        f'{program} "$@" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n'
+        f'{program} "$@" &\nuntil [[ $(du -s {installation}/.{name}.*/new | cut -f 1) -gt 1000 ]]; do\n'
         "    kill -0 $! || break\ndone\nkill -KILL 0\n",
     )
-    result = subprocess.run(
-        [installation / "bin" / name],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        start_new_session=True,
-        env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"),
-    )
+    environment = dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}")
+    result = attempt([installation / "bin" / name], timeout=300, start_new_session=True, env=environment)
     assert result.returncode == -9, result.stderr
     assert len(left(installation)) == 1
     made = installation / ("user-software" if name.startswith("un") else "user-software.squashfs")
     case.kept(not made.exists(), "a part is where the whole should be")
-    again = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=300)
+    again = attempt([installation / "bin" / name], timeout=300)
     case.kept(again.returncode == 0 and made.exists(), again.stderr)
     case.kept(left(installation) == [], left(installation))
 

@@ -5,20 +5,16 @@ import re
 import subprocess
 
 import pytest
-from support import CHECKOUT, blocks
+from support import CHECKOUT, attempt, blocks
 
 
 def run(script, folder):
     """Run a script in a fresh shell, in a folder that looks like a clone after `make demo`."""
-    result = subprocess.run(
+    result = attempt(
         ["bash", "--noprofile", "--norc", "-ec", script],
         cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)},
         timeout=1700,
-        stdin=subprocess.DEVNULL,
     )
     assert result.returncode == 0, f"{script}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
     return result.stdout

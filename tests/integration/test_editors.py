@@ -32,7 +32,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from slurm import free_ports
-from support import CONTAINER_FILES, blocks, printed, write_program
+from support import CONTAINER_FILES, attempt, blocks, printed, write_program
 
 # The commands of the documentation, and the names in it.
 INTERPRETER, APP = blocks("docs/editors.md", "bash")
@@ -139,14 +139,10 @@ class Place:
         self.site = installed.copy(folder, installed.WRITABLE)
         self.module, self.root = installed.WRITABLE, self.site.prefix / "eb/software" / installed.WRITABLE
         packages = next(self.root.glob("user-software/venv/*/lib/python3*/site-packages"))
+        command = [os.environ["EBSIF_TEST_UV"], "pip", "install", "-q", "--target", packages]
         subprocess.run(
             [
-                os.environ["EBSIF_TEST_UV"],
-                "pip",
-                "install",
-                "-q",
-                "--target",
-                packages,
+                *command,
                 "--python-version",
                 packages.parent.name.removeprefix("python"),
                 "jupyterlab",
@@ -462,9 +458,7 @@ def end(process):
     """End what a test has started; return what was left of it after its end, which takes some time (str)."""
     deadline = time.monotonic() + 300
     while True:
-        left = subprocess.run(
-            ["ps", "-o", "pid=,args=", "-s", str(process.pid)], capture_output=True, text=True, check=False
-        ).stdout
+        left = attempt(["ps", "-o", "pid=,args=", "-s", str(process.pid)]).stdout
         if process.poll() is None or not left or time.monotonic() > deadline:
             break
         time.sleep(0.1)

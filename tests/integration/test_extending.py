@@ -12,7 +12,7 @@ import pytest
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import KnownImage
 from parts import wheel_settings
-from support import make_native_sdist, make_sdist, make_wheel
+from support import attempt, make_native_sdist, make_sdist, make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 CATALOG = """\
@@ -44,18 +44,8 @@ def place(site, wheels, tmp_path):
 
     def extend(*arguments, status=0, packages=wheels):
         name = [] if "--name" in arguments else ["--name", "mine"]
-        command = [
-            "ebsif",
-            "extend",
-            "Base/1.0",
-            "--catalog",
-            tmp_path / "sites",
-            *name,
-            "--date",
-            "20260101",
-            *arguments,
-        ]
-        result = site.run(command, check=False, **wheel_settings(packages))
+        command = ["ebsif", "extend", "Base/1.0", "--catalog", tmp_path / "sites", *name, "--date", "20260101"]
+        result = site.run([*command, *arguments], check=False, **wheel_settings(packages))
         assert result.returncode == status, result.stdout + result.stderr
         return result
 
@@ -241,20 +231,9 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     # if a module is installed, its image is used
     (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)
     (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
+    command = ["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check"]
     result = site.run(
-        [
-            "ebsif",
-            "upgrade",
-            site.prefix / "Base-1.0-mine-20260101.eb",
-            "Base/1.0",
-            "--check",
-            "--catalog",
-            tmp_path / "sites",
-            "--",
-            *site.eb_options,
-        ],
-        PIP_NO_INDEX="1",
-        check=False,
+        [*command, "--catalog", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False
     )
     assert result.returncode == 0, result.stderr
     *packages, verdict = result.stdout.splitlines()
@@ -328,17 +307,8 @@ def test_errors_name_cause_and_remedy(place, arguments, status, expected):
 
 def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     """Images without Python can't have additional packages."""
-    command = [
-        Path(sys.prefix) / "bin/ebsif",
-        "extend",
-        "Base/2.0",
-        "--catalog",
-        tmp_path / "sites",
-        "--name",
-        "x",
-        "-r",
-        site.work / "requirements.txt",
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalog", tmp_path / "sites", "--name", "x"]
+    command += ["-r", site.work / "requirements.txt"]
+    result = attempt(command, cwd=tmp_path)
     assert result.returncode == 3
     assert "Base/2.0-none can't be extended: it has no user software" in result.stderr

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, write_program
+from support import CONTAINER_FILES, attempt, write_program
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 SITE = """name: mine
@@ -165,15 +165,7 @@ def run(tmp_path, base_image):
     }
 
     def run(script, **more):
-        return subprocess.run(
-            ["bash", "-c", script],
-            env={**environment, **more},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        return attempt(["bash", "-c", script], env={**environment, **more}, cwd=tmp_path)
 
     return run
 

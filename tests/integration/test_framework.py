@@ -7,13 +7,12 @@ A small easyblock derived from ours inspects itself in a real eb, without a cont
 import json
 import os
 import re
-import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
 from parts import unpack_easybuild
-from support import EASYBLOCKS
+from support import EASYBLOCKS, attempt
 
 OLDEST = "5.1.0"  # as in pyproject.toml
 NEWEST = version("easybuild-framework")
@@ -201,24 +200,11 @@ def run_eb(framework, work, *arguments, **variables):
     """Run eb of a framework in a directory, as the program does; return the CompletedProcess."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
     environment |= {"PYTHONPATH": str(framework), "HOME": str(work), **variables}
-    return subprocess.run(
-        [
-            sys._base_executable,
-            "-m",
-            "easybuild.main",
-            *arguments,
-            f"--prefix={work}/eb",
-            "--modules-tool=Lmod",
-            "--module-syntax=Lua",
-            "--output-style=basic",
-            "--allow-use-as-root-and-accept-consequences",
-        ],
+    command = [sys._base_executable, "-m", "easybuild.main", *arguments, f"--prefix={work}/eb", "--modules-tool=Lmod"]
+    return attempt(
+        [*command, "--module-syntax=Lua", "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
         env=environment,
         cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
     )
 
 

@@ -116,11 +116,7 @@ def test_what_an_image_would_get(machine, tmp_path, base_image, small_image):
     found = machine.run(["ebsif", "site", "libraries", base_image, *chosen, "--json"], TMPDIR=tmp_path / "temporary")
     assert not list((tmp_path / "temporary").iterdir())
     recorded = json.loads((machine.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
-    assert json.loads(found.stdout) == {
-        "image": str(base_image),
-        **recorded["host_libraries"],
-        "problems": [],
-    }
+    assert json.loads(found.stdout) == {"image": str(base_image), **recorded["host_libraries"], "problems": []}
     # the commands of the page
     (tmp_path / "pytorch.sif").symlink_to(base_image)
     (tmp_path / "config.yaml").write_text(f"site: mine\ncatalogs: [{tmp_path}]\n")

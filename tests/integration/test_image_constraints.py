@@ -28,18 +28,8 @@ def place(tmp_path_factory, small_image):
 def extend(place, name, *arguments):
     """Run `ebsif extend` for the module; return its standard output."""
     site, packages = place
-    command = [
-        "ebsif",
-        "extend",
-        site.prefix / "eb/software/Example/1.0",
-        "--name",
-        name,
-        "--date",
-        "1",
-        *arguments,
-        "--",
-        *site.eb_options,
-    ]
+    command = ["ebsif", "extend", site.prefix / "eb/software/Example/1.0", "--name", name, "--date", "1", *arguments]
+    command += ["--", *site.eb_options]
     return site.run(command, **wheel_settings(packages)).stdout
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from account import as_root
-from support import CHECKOUT, make_wheel
+from support import CHECKOUT, attempt, make_wheel
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 MODULE = "Example/1.0-squashed"
@@ -33,11 +33,8 @@ def jupyter(installed_once, tmp_path):
             "EBSIF_NODE_LOCAL": tmp_path,
         }
         # a kernel that stays would keep its output open
-        result = subprocess.run(
+        result = attempt(
             [str(one) for one in arguments],
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=300,
             cwd=cwd or tmp_path,
             env={**known, **{name: str(value) for name, value in {**own, **environment}.items()}},

@@ -92,24 +92,8 @@ class Place:
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
-        self.site.run(
-            [
-                "ebsif",
-                "extend",
-                "Laif/3.13",
-                "--from-venv",
-                "tuning-env.sqsh",
-                "--catalog",
-                sites,
-                "--name",
-                "mine",
-                "--date",
-                "20260101",
-                "-o",
-                ".",
-            ],
-            **wheel_settings(self.wheels),
-        )
+        command = ["ebsif", "extend", "Laif/3.13", "--from-venv", "tuning-env.sqsh", "--catalog", sites]
+        self.site.run([*command, "--name", "mine", "--date", "20260101", "-o", "."], **wheel_settings(self.wheels))
         self.site.run(["ebsif", "render", "--catalog", sites, "--output", "."])
         self.site.eb(f"{OCI.replace('/', '-')}.eb", "l/Laif/Laif-3.11.eb", **wheel_settings(self.wheels))
         (self.site.work / "show.py").write_text(SHOW)

@@ -45,20 +45,10 @@ def test_torchrun_starts_the_ranks_of_each_node(training, program):
 
 
 # accelerate and what it imports, as far as the image lacks it
-ACCELERATE = (
-    "accelerate==1.15.0",
-    "psutil",
-    "packaging",
-    "pyyaml",
-    "huggingface_hub<1",
-    "safetensors",
-    "requests",
-    "tqdm",
-    "urllib3",
-    "idna",
-    "charset-normalizer",
-    "certifi",
-)
+ACCELERATE = """
+    accelerate==1.15.0 psutil packaging pyyaml huggingface_hub<1 safetensors requests tqdm urllib3 idna
+    charset-normalizer certifi
+"""
 
 # What accelerate has made of the ranks, and what each rank may run on.
 ACCELERATED = """
@@ -77,19 +67,8 @@ def test_accelerate_on_two_nodes(training):
     """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
     folder = training.site.work
     (folder / "accelerated.py").write_text(ACCELERATED)
-    training.site.run(
-        [
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--python-version=3.11",
-            "--dest",
-            folder / "accelerate-wheels",
-            *ACCELERATE,
-        ]
-    )
+    command = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
+    training.site.run([*command, "--dest", folder / "accelerate-wheels", *ACCELERATE.split()])
     training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
     script = training.run(
         f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher accelerate -- accelerated.py"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import CHECKOUT, CONTAINER_FILES, Site, blocks, tracked
+from support import CHECKOUT, CONTAINER_FILES, Site, attempt, blocks, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 OTHER = "zlib-1.3.eb"
@@ -70,19 +70,9 @@ def test_the_source_distribution_is_complete(release):
 
 def pip(command, *arguments, python=sys.executable):
     """Run pip of a Python, without network."""
+    words = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, command, "--quiet"]
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "--python",
-            python,
-            command,
-            "--quiet",
-            *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]),
-            *arguments,
-        ],
+        [*words, *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]), *arguments],
         check=True,
         capture_output=True,
         text=True,
@@ -248,11 +238,8 @@ def own_easyconfig(release, folder):
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ebsif/dependencies"
     cache.mkdir(parents=True, exist_ok=True)
     target = "{}.{}-{}".format(*sys.version_info[:2], os.uname().machine)
-    made = subprocess.run(
-        [CHECKOUT / "scripts/build-easyconfig", next(release.glob("*.tar.gz")), folder, target, f"--known={cache}"],
-        text=True,
-        capture_output=True,
-        check=False,
+    made = attempt(
+        [CHECKOUT / "scripts/build-easyconfig", next(release.glob("*.tar.gz")), folder, target, f"--known={cache}"]
     )
     assert made.returncode == 0, made.stdout + made.stderr
     for path in folder.glob("*.whl"):

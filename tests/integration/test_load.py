@@ -627,19 +627,8 @@ def test_wrappers_that_load_what_they_need(several_once):
 
 # Variables of the modules tools; what the shell sets.
 OF_TOOLS = (
-    "_Module",
-    "__LMOD_",
-    "LMOD",
-    "LOADED",
-    "_LM",
-    "__MODULES",
-    "MODULE",
-    "_=",
-    "BASH_FUNC",
-    "EBROOT",
-    "EBVERSION",
-    "EBDEVEL",
-    "EBEXTSLIST",
+    *("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC"),
+    *("EBROOT", "EBVERSION", "EBDEVEL", "EBEXTSLIST"),
 )
 
 

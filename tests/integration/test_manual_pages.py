@@ -1,7 +1,6 @@
 """The project's own pages in a real browser, built as `make docs` builds them."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,19 +9,15 @@ from parts import focused
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
-from support import CHECKOUT
+from support import CHECKOUT, attempt
 
 PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
 
 def build(folder):
     """Build the pages in a folder; return the completed process."""
-    return subprocess.run(
-        [sys.executable, "-m", "manual", "-o", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")},
+    return attempt(
+        [sys.executable, "-m", "manual", "-o", folder], env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")}
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import CONTAINER_FILES, at_terminal, heed_signals, printed, write_program
+from support import CONTAINER_FILES, at_terminal, attempt, heed_signals, printed, write_program
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -480,19 +480,8 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     def run(*arguments, **environment):
         names = ("PATH", "HOME", "LC_ALL", "EBSIF_NODE_LOCAL")
         known = {name: value for name, value in site.environment.items() if name in names}
-        return subprocess.run(
-            [
-                "env",
-                "-i",
-                *(f"{name}={value}" for name, value in {**known, **environment}.items()),
-                program,
-                *arguments,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        command = ["env", "-i", *(f"{name}={value}" for name, value in {**known, **environment}.items()), program]
+        return attempt([*command, *arguments], cwd=tmp_path)
 
     code = "import greeting, os; print(os.environ['VIRTUAL_ENV'], os.getcwd())"
     assert run("start-shell", "-c", f'python -c "{code}"').stdout == f"/user-software/venv/pytorch {tmp_path}\n"

@@ -131,23 +131,10 @@ def check_without_the_image_of_the_base(family):
     aside = image.with_name("aside")
     # in the syntax of the other modules tool as well
     other = TOOLS["EnvironmentModules-Tcl"]()
-    tcl = [
-        "--module-only",
-        "--skip-sanity-check",
-        "--modules-tool=EnvironmentModules",
-        "--module-syntax=Tcl",
-        f"--installpath-modules={site.prefix}/tcl",
-    ]
-    site.run(
-        [
-            "env",
-            *(f"{name}={value}" for name, value in other.environment),
-            "eb",
-            *site.eb_options,
-            *tcl,
-            site.prefix / f"{OTHER.replace('/', '-')}.eb",
-        ]
-    )
+    tcl = ["--module-only", "--skip-sanity-check", "--modules-tool=EnvironmentModules", "--module-syntax=Tcl"]
+    tcl += [f"--installpath-modules={site.prefix}/tcl"]
+    command = ["env", *(f"{name}={value}" for name, value in other.environment), "eb", *site.eb_options]
+    site.run([*command, *tcl, site.prefix / f"{OTHER.replace('/', '-')}.eb"])
 
     def load(tool):
         start = f"module use {site.modules}" if tool == site.tool else f"{tool.init}\nmodule use {site.prefix}/tcl/all"

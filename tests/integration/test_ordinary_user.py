@@ -61,20 +61,8 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
         singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
         unmake-squashfs; echo "unmade $?"
     """
-    command = [
-        "runuser",
-        "-u",
-        "daemon",
-        "--",
-        "env",
-        f"HOME={users_directory}",
-        f"TMPDIR={users_directory}",
-        f"EBSIF_NODE_LOCAL={users_directory}",
-        "bash",
-        "--norc",
-        "-c",
-        script,
-    ]
+    command = ["runuser", "-u", "daemon", "--", "env", f"HOME={users_directory}", f"TMPDIR={users_directory}"]
+    command += [f"EBSIF_NODE_LOCAL={users_directory}", "bash", "--norc", "-c", script]
     with as_root():
         result = site.run(command, check=False, cwd="/")
     said = result.stdout + result.stderr

@@ -33,7 +33,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import places, removal
 from httpfiles import SIF, digest_of
 from prefixes import MINE, Prefix
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, attempt
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -79,11 +79,8 @@ def give(path, account, mode):
 def staged(node, place):
     """Return the directory that the victim plans for copies of files on the nodes, where caches would be in a place."""
     (node.folder / "x.sif").touch()
-    done = subprocess.run(
+    done = attempt(
         ["bash", node.scripts / "stage-software", "--plan", "--image"],
-        check=False,
-        text=True,
-        capture_output=True,
         user=VICTIM,
         group=VICTIM,
         extra_groups=[GROUP],
@@ -424,9 +421,9 @@ def test_links_of_another_member_of_the_group(monkeypatch):
                 (place / name).symlink_to(mine)
 
         def use():
-            for attempt in (lambda: lock(place), lambda: record(str(place / "record"), {})):
+            for write in (lambda: lock(place), lambda: record(str(place / "record"), {})):
                 with pytest.raises(OSError, match="File exists|symbolic links"):
-                    attempt()
+                    write()
             files.set_access(place / "new", GROUP, 0o664)
             files.replace(place / "shown", "text", shared=True)
             write_whole(str(place / "text"), "text")

@@ -58,19 +58,8 @@ def test_reframe(installed_once, cluster, catalog, tmp_path):
 
     def reasons(*options, **environment):
         """Run checks; return the reason of each that failed, None for the others, and ReFrame's output."""
-        command = [
-            "reframe",
-            "-C",
-            tmp_path / "checks/settings.py",
-            "-c",
-            tmp_path / "checks/checks.py",
-            "-r",
-            "--prefix",
-            tmp_path / "runs",
-            "--report-file",
-            tmp_path / "report.json",
-            *options,
-        ]
+        command = ["reframe", "-C", tmp_path / "checks/settings.py", "-c", tmp_path / "checks/checks.py", "-r"]
+        command += ["--prefix", tmp_path / "runs", "--report-file", tmp_path / "report.json", *options]
         said = site.run(command, check=False, **{"MODULEPATH": site.modules, **cluster.environment, **environment})
         (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
         found = {

@@ -1,7 +1,6 @@
 """The client for registries and OCI layouts, with a real registry and the real programs that fill it."""
 
 import json
-import subprocess
 
 import pytest
 from ebsif.errors import EbsifError
@@ -9,13 +8,14 @@ from ebsif.images.registry.manifest import Descriptor, Manifest, RegistryContent
 from ebsif.images.registry.reference import open_repository
 from parts import part
 from registry import CuttingProxy
+from support import attempt
 
 CONTENT = bytes(range(256)) * 12_000
 
 
 def run(*command, **options):
     """Run a program and return its output."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300, **options)
+    done = attempt(list(map(str, command)), timeout=300, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

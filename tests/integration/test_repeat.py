@@ -59,17 +59,8 @@ def test_an_exact_repeat(original, index):
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
     # E-07: the container follows from the image
-    command = [
-        "ebsif",
-        "extend",
-        "--from-lock",
-        original.prefix / "mine.json",
-        "--name",
-        "again",
-        "--date",
-        "1",
-        "--yes",
-    ]
+    command = ["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again"]
+    command += ["--date", "1", "--yes"]
     # E-11: a check says yes to what is installed then
     said = original.run([*command, "--check", "--", *original.eb_options], **wheel_settings(index)).stdout
     assert re.search(r"^\+ application 1\.0 .*asked for\n(\+ .*\n)*yes: Example/again can be installed: ", said)

@@ -440,20 +440,8 @@ def replaced(tmp_path_factory, base_image, wheels):
     scripts = ("runscripts/conda-python-simple", "runscripts/theirs", "bin/start-shell", "bin/ls")
     folder, paths = site.prefix / "made/venv", []
     folder.mkdir(parents=True)
-    site.run(
-        [
-            "apptainer",
-            "exec",
-            "--bind",
-            f"{folder.parent}:/user-software",
-            base_image,
-            f"{CONDA}/bin/python",
-            "-m",
-            "venv",
-            "--system-site-packages",
-            "/user-software/venv/pytorch",
-        ]
-    )
+    command = ["apptainer", "exec", "--bind", f"{folder.parent}:/user-software", base_image, f"{CONDA}/bin/python"]
+    site.run([*command, "-m", "venv", "--system-site-packages", "/user-software/venv/pytorch"])
     for suffix, (venv, added, packed) in HAND_WRITTEN.items():
         root = software / f"1.0{suffix}"
         for name in ("bin", "runscripts", "easybuild"):

@@ -4,11 +4,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
-from support import CONTAINER_FILES, write_program
+from support import CONTAINER_FILES, attempt, write_program
 from training import SHOW, shown
 
 # Cases run in one container, each with a rank's data and variables.
@@ -50,15 +49,7 @@ class Ranks:
             "APPTAINERENV_VIRTUAL_ENV": "",
             **variables,
         }
-        return subprocess.run(
-            [*before, "apptainer", "exec", self.image, *command],
-            env=environment,
-            text=True,
-            capture_output=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        )
+        return attempt([*before, "apptainer", "exec", self.image, *command], env=environment, timeout=300)
 
     def __call__(self, data="", **options):
         """Run the script with lines of module.conf and variables; return a rank's output and messages."""

@@ -3,28 +3,19 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, make_wheel, write_program
+from support import CHECKOUT, attempt, make_wheel, write_program
 
 SCRIPTS = CHECKOUT / "scripts"
 
 
 def run(command, **environment):
     """Run a script with additional variables."""
-    return subprocess.run(
-        [str(word) for word in command],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=300,
-    )
+    return attempt([str(word) for word in command], env={**os.environ, **environment}, timeout=300)
 
 
 def test_nothing_is_installed_on_a_prepared_machine():

@@ -134,19 +134,8 @@ def test_no_credential_is_shared(mine, private_registry, tmp_path):
     failed = ebsif(mine, "push", MODULE, name, check=False)
     assert failed.returncode == 3
     assert "apptainer registry login --username NAME" in failed.stderr
-    mine.run(
-        [
-            "apptainer",
-            "registry",
-            "login",
-            "--username",
-            ACCOUNT,
-            "--password",
-            PASSWORD,
-            f"oras://{private_registry.host}",
-        ],
-        HOME=mine.home,
-    )
+    command = ["apptainer", "registry", "login", "--username", ACCOUNT]
+    mine.run([*command, "--password", PASSWORD, f"oras://{private_registry.host}"], HOME=mine.home)
     ebsif(mine, "push", MODULE, name)
     texts = [
         path.read_bytes()

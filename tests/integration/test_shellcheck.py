@@ -1,20 +1,17 @@
 """Shell scripts of the project, and those that `ebsif job` writes, pass shellcheck."""
 
 import re
-import subprocess
 
 import pytest
 from ebsif.catalog import site
 from ebsif.jobs import launchers
 from ebsif_command import run_ebsif
-from support import CHECKOUT, tracked
+from support import CHECKOUT, attempt, tracked
 
 
 def shellcheck(*arguments):
     """Run shellcheck; its output is the message if it fails."""
-    result = subprocess.run(
-        ["shellcheck", *map(str, arguments)], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
+    result = attempt(["shellcheck", *map(str, arguments)], cwd=CHECKOUT)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from account import as_root, give
-from support import CONTAINER_FILES, heed_signals, printed, words_of_scripts, write_program
+from support import CONTAINER_FILES, attempt, heed_signals, printed, words_of_scripts, write_program
 
 MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
 
@@ -42,14 +42,7 @@ def installation(tmp_path):
 def run(installation, command, *arguments, path=None, program=None):
     """Run a command of the installation, if asked with another PATH."""
     environment = dict(os.environ, PATH=str(path) + ":" + os.environ["PATH"] if path else os.environ["PATH"])
-    return subprocess.run(
-        [program or installation / "bin" / command, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    return attempt([program or installation / "bin" / command, *arguments], env=environment, timeout=300)
 
 
 def listing(root):
@@ -257,28 +250,12 @@ def test_a_missing_program_is_named(installation, tmp_path, command, program):
         shutil.rmtree(installation / "user-software")
     tools = tmp_path / "tools"
     tools.mkdir()
-    needed = [
-        "bash",
-        "env",
-        "readlink",
-        "mktemp",
-        "rm",
-        "chmod",
-        "find",
-        "wc",
-        "tail",
-        "mkdir",
-        "mv",
-        "sed",
-        "sort",
-        "comm",
-    ]
+    needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed"]
+    needed += ["sort", "comm"]
     for name in {"mksquashfs", "unsquashfs", *needed} - {program}:
         (tools / name).symlink_to(shutil.which(name))
     before = listing(installation)
-    result = subprocess.run(
-        [installation / "bin" / command], env={"PATH": str(tools)}, capture_output=True, text=True, check=False
-    )
+    result = attempt([installation / "bin" / command], env={"PATH": str(tools)})
     assert result.returncode == 4
     assert f"{program} is not on PATH" in result.stderr
     assert listing(installation) == before
@@ -368,9 +345,7 @@ def test_help_is_the_description_of_the_command(option):
     }
     run_scripts = ("conda-python-simple", "conda-python-distributed", "get-master", "list-packages")
     for path in [*(f"bin/{name}" for name in bin_commands), *(f"runscripts/{name}" for name in run_scripts)]:
-        result = subprocess.run(
-            ["bash", "-p", CONTAINER_FILES / path, option], capture_output=True, text=True, check=False
-        )
+        result = attempt(["bash", "-p", CONTAINER_FILES / path, option])
         assert (result.returncode, result.stderr) == (0, "")
         sentence, usage, *_, last = result.stdout.split("\n\n")
         assert sentence.endswith(".") and "\n" not in sentence, path
@@ -486,13 +461,7 @@ def test_devices_of_other_accounts(installation, tmp_path):
         os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
         subprocess.run(["mksquashfs", software, squashfs], check=True, capture_output=True)
         for origin in (squashfs, software):
-            done = subprocess.run(
-                [installation / "bin" / UNMAKE],
-                env={**os.environ, "EBSIF_USER_SOFTWARE": own},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = attempt([installation / "bin" / UNMAKE], env={**os.environ, "EBSIF_USER_SOFTWARE": own})
             assert (done.returncode, list(own.iterdir())) == (4, [])
             assert f"{origin} has a device, memory, which software doesn't need; nothing was changed" in done.stderr
             squashfs.unlink(missing_ok=True)
@@ -578,9 +547,7 @@ def test_stripes_that_fail(installation, tmp_path):
 
 def test_a_strict_umask(installation):
     """H6: the file can be read by whoever can read the directory, whatever the umask."""
-    done = subprocess.run(
-        ["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE], check=False, capture_output=True, text=True
-    )
+    done = attempt(["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE])
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE((installation / "user-software.squashfs").stat().st_mode) == 0o644
 
@@ -647,20 +614,9 @@ def test_another_command_of_the_same_process_number(installation, tmp_path):
             assert first.poll() is None
             time.sleep(0.05)
         # process numbers of its own
-        other = [
-            "unshare",
-            "--user",
-            "--map-current-user",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "bash",
-            "-c",
-            f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}',
-            "bash",
-            installation,
-        ]
-        second = subprocess.run(other, env=environment, check=False, capture_output=True, text=True, timeout=300)
+        other = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "bash"]
+        other += ["-c", f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}', "bash", installation]
+        second = attempt(other, env=environment, timeout=300)
         (tmp_path / "go").touch()
         said = first.communicate(timeout=300)[1]
     for command, text in ((second, second.stderr), (first, said)):

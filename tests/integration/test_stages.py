@@ -75,25 +75,11 @@ def failed(result, site, suffix=""):
 
 # --- one installation with many stages
 
-CALLERS = dict.fromkeys(
-    (
-        "CFLAGS",
-        "CPATH",
-        "MAKEFLAGS",
-        "PKG_CONFIG_PATH",
-        "LDFLAGS",
-        "CMAKE_PREFIX_PATH",
-        "RUSTFLAGS",
-        "TMP",
-        "MAX_JOBS",
-        "CC",
-        "CXX",
-        "PYTHONPATH",
-        "GIT_DIR",
-        "WHATEVER",
-    ),
-    "of-the-caller",
-)
+NAMES = """
+    CFLAGS CPATH MAKEFLAGS PKG_CONFIG_PATH LDFLAGS CMAKE_PREFIX_PATH RUSTFLAGS TMP MAX_JOBS CC CXX PYTHONPATH GIT_DIR
+    WHATEVER
+"""
+CALLERS = dict.fromkeys(NAMES.split(), "of-the-caller")
 PASSED = {
     "https_proxy": "proxy:80",
     "SLURM_JOB_ID": "7",
@@ -262,16 +248,8 @@ def failing(tmp_path_factory, base_image):
 
 def numpy_version(site):
     """Return the image's version of numpy."""
-    return printed(
-        [
-            "apptainer",
-            "exec",
-            site.sources / "example.sif",
-            "/opt/miniconda3/envs/pytorch/bin/python",
-            "-c",
-            "import numpy; print(numpy.__version__)",
-        ]
-    ).strip()
+    command = ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python"]
+    return printed([*command, "-c", "import numpy; print(numpy.__version__)"]).strip()
 
 
 def test_a_package_missing_at_build_time_is_explained(failing):

@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.runtime import InstallContainer, Run
 from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemRequest
 from easybuild.tools.build_log import EasyBuildError
 from parts import TOOLS, Installed, example_site
-from support import Site, printed, write_program
+from support import Site, attempt, printed, write_program
 
 GREET = "#!/bin/sh\ncat /usr/share/greet/text /usr/share/greet/secret 2>/dev/null\n:\n"
 TEXT = (
@@ -113,7 +113,7 @@ def add(base_image, repository, tmp_path, monkeypatch, configuration):
 def seen_with(layer, image, script, *arguments):
     """Return what a script prints in a container with a layer."""
     command = ["apptainer", "exec", "--overlay", f"{layer}:ro", image, "sh", "-c", script, "sh", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return attempt(command).stdout
 
 
 def refused(add, *names, **more):
@@ -185,19 +185,8 @@ def test_the_loaded_module_has_the_packages(layered):
         result = layered.bash(script.format(command), check=False)
         assert (result.stdout, result.stderr) == (SEEN, "")
     # without the modules tool, as kernels and wrappers_load do
-    assert (
-        layered.run(
-            [
-                root_of(layered) / "bin/with-module",
-                "singularity",
-                "exec",
-                "--no-home",
-                root_of(layered) / "example.sif",
-                "greet",
-            ]
-        ).stdout
-        == SEEN
-    )
+    words = [root_of(layered) / "bin/with-module", "singularity", "exec"]
+    assert layered.run([*words, "--no-home", root_of(layered) / "example.sif", "greet"]).stdout == SEEN
     overlays = layered.bash("module load Example/1.0; echo $APPTAINER_OVERLAY; echo $SINGULARITY_OVERLAY").stdout
     assert overlays == f"{root_of(layered)}/{LAYER}:ro,{root_of(layered)}/share/ebsif/masks.squashfs:ro\n" * 2
 
@@ -231,18 +220,8 @@ def test_the_image_stays_as_it_is(layered, base_image):
     assert {"/usr/bin/greet", "/etc/alternatives/hello", "/etc/ld.so.cache", "/var/lib/dpkg/status"} <= set(files)
     for path in ("/var/log/greet", "/etc/passwd", "/etc/hosts", "/usr/sbin/policy-rc.d", "/usr/bin/env"):
         assert path not in files
-    kept = printed(
-        [
-            "apptainer",
-            "exec",
-            "--overlay",
-            f"{root / LAYER}:ro",
-            root / "example.sif",
-            "sh",
-            "-c",
-            "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet",
-        ]
-    )
+    command = ["apptainer", "exec", "--overlay", f"{root / LAYER}:ro", root / "example.sif", "sh"]
+    kept = printed([*command, "-c", "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet"])
     plain = printed(["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"])
     assert kept.splitlines()[0] == plain.strip()
     assert kept.splitlines()[-1].startswith("ii  greet")
@@ -557,24 +536,8 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     (folder / "Base.yaml").write_text(CATALOG)
 
     def extend(*words, status=0, base="Base/1.0"):
-        result = site.run(
-            [
-                "ebsif",
-                "extend",
-                base,
-                "--catalog",
-                tmp_path / "sites",
-                "--name",
-                "mine",
-                "--date",
-                "1",
-                *words,
-                "--",
-                *site.eb_options,
-            ],
-            check=False,
-            EBSIF_INSTALL_BIND=binds_of(repository),
-        )
+        command = ["ebsif", "extend", base, "--catalog", tmp_path / "sites", "--name", "mine", "--date", "1", *words]
+        result = site.run([*command, "--", *site.eb_options], check=False, EBSIF_INSTALL_BIND=binds_of(repository))
         assert result.returncode == status, result.stdout + result.stderr
         return result
 

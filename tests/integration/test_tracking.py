@@ -5,7 +5,6 @@ import json
 import os
 import re
 import stat
-import subprocess
 import time
 import urllib.request
 from pathlib import Path
@@ -15,7 +14,7 @@ from account import as_root
 from ebsif_command import run_ebsif
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.support.ui import WebDriverWait
-from support import blocks
+from support import attempt, blocks
 from workbench import fetch, until_it_works
 
 pytestmark = pytest.mark.nightly
@@ -106,12 +105,7 @@ def check_that_nobody_else_can_connect(paths, job, configuration):
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     for path in paths:
         with as_root():
-            refused = subprocess.run(
-                ["runuser", "-u", "nobody", "--", "python3", "-c", code, path],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            refused = attempt(["runuser", "-u", "nobody", "--", "python3", "-c", code, path])
         assert "PermissionError" in refused.stderr
     wanted = {f"SLURM_JOB_ID={job.number}".encode(), f"SLURM_CONF={configuration}".encode()}
     processes = [one for one in Path("/proc").glob("[0-9]*") if wanted <= set(content(one / "environ").split(b"\0"))]

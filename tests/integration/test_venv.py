@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import TOOLS
-from support import CONTAINER_FILES, Site, make_native_sdist, make_sdist, make_wheel, write_program
+from support import CONTAINER_FILES, Site, attempt, make_native_sdist, make_sdist, make_wheel, write_program
 
 # prints everything in the shell that activation may change, on one line
 SHOW = 'printf "%s|" "$PATH" "${PYTHONPATH-unset}" "${SIF-none}" "$LOADEDMODULES" "$(declare -f deactivate)"; echo'
@@ -565,13 +565,7 @@ def test_other_names_of_the_module(environment, tmp_path):
 def test_wrong_usage_is_an_error(command, status, expected):
     """S003-18: without an argument or with a wrong one the error says what is expected; nothing is changed."""
     name, *arguments = command.split()
-    result = subprocess.run(
-        [CONTAINER_FILES / "bin" / name, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin"},
-    )
+    result = attempt([CONTAINER_FILES / "bin" / name, *arguments], env={"PATH": "/usr/bin:/bin"})
     assert result.returncode == status
     assert expected in result.stderr
 

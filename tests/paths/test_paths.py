@@ -247,10 +247,7 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
 def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     """V-08: an image where it lies becomes a module: no configuration, nothing copied, and nothing done twice."""
     person = Person(
-        Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)),
-        wheels,
-        installs_for_the_site=False,
-        has_catalog=False,
+        Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)), wheels, installs_for_the_site=False, has_catalog=False
     )
     site, image = person.site, tmp_path / "images/pytorch.sif"
     image.parent.mkdir()

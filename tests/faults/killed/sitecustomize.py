@@ -12,18 +12,8 @@ import sys
 import threading
 import time
 
-CHANGES = {
-    "os.rename",
-    "os.remove",
-    "os.mkdir",
-    "os.rmdir",
-    "os.chmod",
-    "os.link",
-    "os.symlink",
-    "os.utime",
-    "os.truncate",
-    "os.chown",
-}
+NAMES = "rename remove mkdir rmdir chmod link symlink utime truncate chown"
+CHANGES = {f"os.{name}" for name in NAMES.split()}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 IN_A_PROGRAM = 0.25  # seconds
 
