@@ -5,6 +5,7 @@ import errno
 import fcntl
 import grp
 import hashlib
+import itertools
 import os
 import pwd
 import shlex
@@ -311,17 +312,31 @@ def write_new(
     overwrite: bool = False,
     remedy: str = "choose another name, or replace it with --overwrite",
     shared: bool = False,
-) -> None:
+    aside: bool = False,
+) -> list[Path]:
     """
     Write files; raise EbsifError with a remedy, and write none, if one would be lost that isn't to be overwritten.
 
-    With `shared`, new files are for everybody who can use the place.
+    With `aside`, those that would be lost are renamed; return where they are. With `shared`, new files are for
+    everybody who can use the place.
     """
     there = [path for path, content in contents.items() if differs(path, content)]
-    if there and not overwrite:
+    if there and not (overwrite or aside):
         raise refusal(there, remedy)
+    kept = [set_aside(path) for path in there if aside]
     for path, content in contents.items():
         replace(path, content, shared)
+    return kept
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file that is going to be replaced to NAME.old, or with a number if that exists; return its new path."""
+    numbers = itertools.count(2)
+    kept = path.with_name(f"{path.name}.old")
+    while kept.exists():
+        kept = path.with_name(f"{path.name}.old{next(numbers)}")
+    path.replace(kept)
+    return kept
 
 
 def refusal(paths: Iterable[Path], remedy: str) -> EbsifError:

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import yaml
 from ebsif.catalog.site import SITES
+from ebsif.eb.framework import ModulePlace
 from ebsif.eb.running import Result
-from ebsif.environments import installing, making
+from ebsif.environments import installing, writing
+from ebsif.environments.request import Request
 from ebsif_command import run_ebsif
 from support import CHECKOUT
 
@@ -557,7 +558,7 @@ def test_changes_by_hand_are_kept_each_time(tmp_path):
     """extend --rebuild, run twice: both earlier easyconfigs are kept."""
     path = tmp_path / "a.eb"
     for text in ("one\n", "two\n", "three\n", "three\n"):
-        making.write_file(path, text, again=True)
+        writing.write(path, text, again=True)
     kept = {"a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == kept
 
@@ -567,13 +568,13 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     """C-04: two attempts at once write the same file; the one that fails because of the other doesn't remove it."""
     path = tmp_path / "x.eb"
     reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
-    module = Mock(file=tmp_path / "x.lua", installation=tmp_path / "x")
-    monkeypatch.setattr(installing.framework, "place_of", lambda _: module)
+    place = ModulePlace(tmp_path, "x", tmp_path / "x.lua", tmp_path / "x")
+    monkeypatch.setattr(installing.framework, "place_of", lambda _: place)
     monkeypatch.setattr(installing.running, "install", lambda _: Result(status=1, error=reason))
-    with pytest.raises(installing.ExtendingError), making.removed_after_failure(path) as written:
+    with pytest.raises(installing.ExtendingError), writing.removed_after_failure(path) as written:
         path.write_text("text")
         written.append(path)
-        installing.install(path, False, [])
+        installing.install(path, Request("extend"), "--sourcepath=x")
     assert path.exists() == is_kept
 
 

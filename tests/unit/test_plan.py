@@ -100,7 +100,7 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        installing.install(tmp_path / "a-1.eb", again=True, more=[])
+        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
     assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
@@ -112,23 +112,23 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(framework, "place_of", lambda _: place)
     monkeypatch.setattr(running, "install", lambda _: running.Result(0, "", ""))
     there: list = []
-    monkeypatch.setattr(places, "everything", lambda: there)
+    monkeypatch.setattr(places, "known", lambda *_: there)
     lines = []
     for searched in (tmp_path, tmp_path / "other"):
         monkeypatch.setenv("MODULEPATH", str(searched))
-        installing.install(tmp_path / "a-1.eb", again=True, more=[])
+        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
     # design 8: only what nothing was replaced for, and what the name means
     there.append(places.Installation(place.installation, "a/1", place.file, tmp_path))
     for options, number in (([], 1), (["--prefix=x"], 0)):
-        installing.install(tmp_path / "a-1.eb", again=True, more=options)
+        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True, more=options), "--sourcepath=x")
         assert capsys.readouterr().err.count("undo: ebsif remove a/1\n") == number
     there[0] = places.Installation(tmp_path / "other", "a/1", place.file, tmp_path)
-    installing.install(tmp_path / "a-1.eb", again=True, more=[])
+    installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
     there[0] = places.Installation(place.installation, "a/1", place.file, tmp_path)
     place.installation.mkdir()
-    installing.install(tmp_path / "a-1.eb", again=True, more=[])
+    installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
     assert "undo" not in capsys.readouterr().err
 
 

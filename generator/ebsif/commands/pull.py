@@ -20,7 +20,7 @@ from ebsif import files
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
-from ebsif.environments import artifact, making, repeating, trust
+from ebsif.environments import artifact, making, repeating, trust, writing
 from ebsif.environments.artifact import Artifact
 from ebsif.environments.extension import Companion, Extension, check_names, typed_name
 from ebsif.environments.plan import Plan
@@ -76,9 +76,7 @@ def run(options: Namespace) -> int:
         is_same=lambda path: repeating.is_same(path, record),
         companions={
             "squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
-            "lock": Companion(
-                COPY_SUFFIX, lambda path, again: making.write_file(path, found.text(artifact.LOCK), again, "lock")
-            ),
+            "lock": writing.lock_beside(found.text(artifact.LOCK)),
         },
     )
     return making.make(request, extension, lambda _: planned(found))
@@ -102,7 +100,7 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
             "directory for its lock with -o"
         )
     if not only_looks:
-        making.write_file(path, text, False, "lock")
+        writing.write(path, text, False, "lock")
         print(path)
     return (
         "its user software fits no other image. To install the packages of its lock on another one: "
@@ -120,9 +118,9 @@ def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:
             if is_content(path, found.squashfs):
                 return
             if path.exists() and not again:
-                raise files.refusal([path], making.REPLACING)
+                raise files.refusal([path], writing.REPLACING)
             artifact.download(found, file, progress)
         # another process may have been faster
         if path.exists() and not is_content(path, found.squashfs):
-            making.set_aside(path, "user software")
+            writing.set_aside(path, "user software")
         file.replace(path)

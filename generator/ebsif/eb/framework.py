@@ -57,6 +57,11 @@ class ModulePlace:
         """The command that loads the module."""
         return load_command(self.use, self.module)
 
+    def has(self, path: Path) -> bool:
+        """Return whether the installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
+        copy = self.installation / "easybuild" / path.name
+        return copy.is_file() and copy.read_bytes() == path.read_bytes()
+
 
 def load_command(directory: Optional[Path], module: str) -> str:
     """Return the command that loads a module: with `module use` if MODULEPATH lacks its directory."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ebsif.catalog.container import Container
-from ebsif.environments import bases, installing, making
+from ebsif.environments import bases, installing, writing
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.installed import places
@@ -57,10 +57,8 @@ def install_container(wanted: ToInstall, request: Request) -> int:
             request.json,
         )
     rendering.require_replaceable(rendered, request.folder)
-    with making.removed_after_failure(rendered.path) as written:
+    with writing.removed_after_failure(rendered.path) as written:
         rendering.write([rendered], request.folder)
         written.append(rendered.path)
-        installing.install(rendered.path, request.rebuild, [*request.more, bases.sources(container)], otherwise="")
-        if request.json:
-            installing.print_result(installing.installed_from(rendered.path), is_new=True)
+        installing.install(rendered.path, request, bases.sources(container), otherwise="")
     return 0

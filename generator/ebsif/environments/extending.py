@@ -13,10 +13,22 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import Stage, append, lines_of, stages_of, with_commands
-from ebsif.environments import bases, change, indexes, installing, making, pytorch, repeating, replacing, system, trust
+from ebsif.environments import (
+    bases,
+    change,
+    indexes,
+    installing,
+    making,
+    pytorch,
+    repeating,
+    replacing,
+    system,
+    trust,
+    writing,
+)
 from ebsif.environments.change import Environment
 from ebsif.environments.earlier import Earlier
-from ebsif.environments.extension import Companion, ExtendingError, Extension
+from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import ownfiles, places
@@ -411,9 +423,7 @@ def repeat(wish: Wish, lock: Path) -> int:
         repeating.repeated(container, record),
         name,
         stages,
-        companions={
-            "lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: making.write_file(path, text, again, "lock"))
-        },
+        companions={"lock": writing.lock_beside(text)},
         is_same=lambda path: repeating.is_same(path, record),
     )
     return making.make(

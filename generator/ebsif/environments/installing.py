@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -12,7 +12,7 @@ from ebsif import files
 from ebsif.eb import framework, running
 from ebsif.environments import plan
 from ebsif.environments.extension import ExtendingError
-from ebsif.environments.request import FORCING
+from ebsif.environments.request import Request
 from ebsif.installed import places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -31,21 +31,26 @@ class InUseError(ExtendingError):
 
 def install(
     path: Path,
-    again: bool,
-    more: list[str],
+    request: Request,
+    sources: str,
     variables: Optional[Mapping[str, str]] = None,
     otherwise: str = ", or choose another --name or --date",
 ) -> None:
-    """Install an easyconfig with more variables for eb, and print how to load the module."""
+    """
+    Install an easyconfig as it was requested, and say how to load the module.
+
+    `sources` is eb's option for the directories that may have the image, `variables` are more of them for eb.
+    """
     place = framework.place_of(path.resolve())
-    if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
+    if place.file.exists() and not request.again and not place.has(path):
         raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             f"again{otherwise}"
         )
     start, is_new = time.monotonic(), not files.is_there(place.installation)
+    options = [*(["--rebuild"] if request.rebuild else []), *request.more, sources]
     try:
-        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **(variables or {}))
+        done = running.install([path.resolve(), *options], **(variables or {}))
     except KeyboardInterrupt:
         print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
         raise
@@ -58,8 +63,8 @@ def install(
             if lock
             else ExtendingError(plan.with_similar_names(done.message))
         )
+    there = Installation(place.installation, place.module, place.file, place.use)
     if place.file.exists():
-        there = installed_from(path)
         if not done.skipped:
             word = places.word(there)
             name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
@@ -73,32 +78,12 @@ def install(
                 else "; to add a test of your own: --verify COMMAND"
             )
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
-        if is_new and not done.skipped and can_be_removed(there, more):
+        is_elsewhere = any(option.startswith(ELSEWHERE) for option in request.more)
+        if is_new and not done.skipped and not is_elsewhere and places.is_found(there):
             output.hint(f"undo: ebsif remove {shown(there)}")
         output.hint(f"load it with: {there.load}")
-
-
-def is_installed(path: Path, place: framework.ModulePlace) -> bool:
-    """Return whether an installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
-    copy = place.installation / "easybuild" / path.name
-    return copy.is_file() and copy.read_bytes() == path.read_bytes()
-
-
-def can_be_removed(installation: Installation, options: Sequence[str]) -> bool:
-    """Return whether the whole name of an installation, made with options of eb, means it without these, too."""
-    found = places.installed_as(shown(installation), places.everything())
-    return bool(found and places.is_same(found.root, installation.root)) and not any(
-        one.startswith(ELSEWHERE) for one in options
-    )
-
-
-# --- the result
-
-
-def installed_from(path: Path) -> Installation:
-    """Return the installation that an easyconfig makes."""
-    place = framework.place_of(path.resolve())
-    return Installation(place.installation, place.module, place.file, place.use)
+    if request.json:
+        print_result(there, is_new=True)
 
 
 def print_result(installation: Installation, is_new: bool) -> None:

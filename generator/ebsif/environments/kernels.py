@@ -21,7 +21,7 @@ from easybuild.easyblocks.generic.container.kernel import (
 from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE, VENV_VARIABLE
 
 from ebsif import files
-from ebsif.environments.making import set_aside
+from ebsif.environments.writing import set_aside
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
 from ebsif.installed.names import Names, undated

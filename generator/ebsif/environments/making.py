@@ -5,11 +5,9 @@ A command asks with a Request, and says with an Extension what is made (`ebsif e
 extension gets its date. Then the plan is shown, or its files are written, and eb installs it.
 """
 
-import contextlib
-import itertools
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -17,17 +15,16 @@ from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import system_names
 
-from ebsif import files, remedies
+from ebsif import remedies
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework
-from ebsif.environments import bases, downloads, installing, plan
+from ebsif.environments import bases, downloads, installing, plan, writing
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import DatedExtension, ExtendingError, Extension
-from ebsif.environments.installing import InUseError
 from ebsif.environments.plan import Plan
 from ebsif.environments.request import Request, closed_place, install_command
 from ebsif.errors import FOUND
@@ -37,8 +34,7 @@ from ebsif.installed.places import Installation
 from ebsif.packages.lines import names_in
 from ebsif.report import output
 
-# What to do about a file with other content: of any time, and of one that wasn't there when the date was chosen.
-REPLACING = "use --rebuild to replace and install it again, or choose another --name or --date"
+# What to do about a file with other content that wasn't there when the date was chosen.
 MEANWHILE = "another command is installing it: run this one again when that is done"
 
 
@@ -65,8 +61,6 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     written = write(request, dated, path, earlier.times)
     if request.installs:
         report_earlier(request, extension)
-        if request.json:
-            installing.print_result(installing.installed_from(path), is_new=True)
         return 0
     if request.json:
         print(json.dumps({"module": dated.module, "files": list(map(str, written))}))
@@ -213,24 +207,22 @@ def write(request: Request, dated: DatedExtension, path: Path, known: Mapping[st
     extension = dated.extension
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     is_date_given = bool(request.date or extension.date)
-    with removed_after_failure(path, *beside) as written:
-        again = may_replace(request, path, dated.module)
+    with writing.removed_after_failure(path, *beside) as written:
+        if request.rebuild:
+            writing.require_unused(path, dated.module)
         for place, companion in beside.items():
-            companion.write(place, again)
+            companion.write(place, request.rebuild)
             written.append(place)
         # another command may have written the same
         if beside or not path.exists() or not dated.is_in(path):
-            remedy = REPLACING if is_date_given else MEANWHILE
-            write_file(path, dated.text(request.command), again, remedy=remedy)
+            remedy = writing.REPLACING if is_date_given else MEANWHILE
+            writing.write(path, dated.text(request.command), request.rebuild, remedy=remedy)
             written.append(path)
         if request.installs:
             with remedies.whole(request.repeated):
                 kept = downloads.for_installation(extension)
                 installing.install(
-                    path,
-                    request.rebuild,
-                    [*request.more, bases.sources(dated.container)],
-                    {**extension.variables(known), **kept},
+                    path, request, bases.sources(dated.container), {**extension.variables(known), **kept}
                 )
                 downloads.remove(kept)
             for place in beside:
@@ -246,58 +238,3 @@ def report_earlier(request: Request, extension: Extension) -> None:
             f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
             f"{extension.before.module})"
         )
-
-
-# --- files
-
-
-def may_replace(request: Request, path: Path, module: str) -> bool:
-    """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
-    lock = (
-        places.easybuild_lock(framework.place_of(path.resolve()).installation)
-        if request.rebuild and path.exists()
-        else None
-    )
-    if lock:
-        raise ExtendingError(f"{path} is in use: {places.locked(module, lock)}")
-    return request.rebuild
-
-
-def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig", remedy: str = REPLACING) -> None:
-    """
-    Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first.
-
-    Otherwise raise an error with a remedy.
-    """
-    if again and files.differs(path, text):
-        set_aside(path, kind)
-    files.write_new({path: text}, remedy=remedy)
-
-
-@contextlib.contextmanager
-def removed_after_failure(*paths: Path) -> Iterator[list[Path]]:
-    """
-    Yield a list for those of some files that an attempt has written; remove them if it fails (C-04).
-
-    Those that were there before or are in use stay, and all stay after Ctrl-C.
-    """
-    new, written = [path for path in paths if not path.exists()], list[Path]()
-    try:
-        yield written
-    except InUseError:
-        raise
-    except Exception:
-        for path in new:
-            if path in written:
-                path.unlink(missing_ok=True)
-        raise
-
-
-def set_aside(path: Path, kind: str) -> None:
-    """Rename a file that is going to be replaced to NAME.old, or with a number if that exists; say so."""
-    numbers = itertools.count(2)
-    kept = path.with_name(f"{path.name}.old")
-    while kept.exists():
-        kept = path.with_name(f"{path.name}.old{next(numbers)}")
-    path.replace(kept)
-    output.hint(f"the previous {kind} is now {kept}")

@@ -426,6 +426,12 @@ def everything() -> list[Installation]:
     return installations()[0]
 
 
+def is_found(installation: Installation) -> bool:
+    """Return whether the whole name of an installation means it: where modules are searched, it's the first of them."""
+    directories = [*directories_of_modules(), framework.prefix()[1]]
+    return any(is_same(one.root, installation.root) for one in known(directories, shown(installation))[:1])
+
+
 def installed_as(module: str, there: Iterable[Installation]) -> Optional[Installation]:
     """Return the installation of a module among those that are there; None if there is none."""
     return next((one for one in there if shown(one) == module), None)
@@ -562,8 +568,8 @@ def without_record(installation: Installation) -> Finding:
         )
     if is_closed(root):
         return unreadable(root)
-    if lock := easybuild_lock(root):
-        return Finding(WARNING, installation.module, locked(shown(installation), lock), file)
+    if wait := in_use(shown(installation), root):
+        return Finding(WARNING, installation.module, wait, file)
     if is_there(root / Path(lockfile.RECORD).parent):
         return Finding(
             ERROR,
@@ -584,6 +590,12 @@ def easybuild_lock(root: Path) -> Optional[Path]:
     return next(filter(is_there, locks), None)
 
 
+def in_use(module: str, root: Path) -> Optional[str]:
+    """Return what to do about a module that eb is installing in a directory; None if it isn't."""
+    found = easybuild_lock(root)
+    return locked(module, found) if found else None
+
+
 def locked(module: str, lock: Path) -> str:
-    """Return what to do about a lock."""
+    """Return what to do about a lock of EasyBuild."""
     return f"eb is installing {module}: wait until it is done; if no eb is running anywhere, remove its lock {lock}"

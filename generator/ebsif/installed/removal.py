@@ -77,8 +77,8 @@ def plan(
         )
     root = Path(os.path.realpath(installation.root))
     require_owner(installation, root)
-    if lock := places.easybuild_lock(installation.root):
-        raise EbsifError(places.locked(shown(installation), lock))
+    if wait := places.in_use(shown(installation), installation.root):
+        raise EbsifError(wait)
     link = [installation.root] if installation.root.is_symlink() else []
     beside = sorted(
         path

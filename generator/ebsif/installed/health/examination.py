@@ -88,8 +88,8 @@ def recorded_runtimes(installations: Iterable[Installation]) -> set[str]:
 def run(one: Subject, stages: Sequence[Sequence[Callable]]) -> list[Finding]:
     """Return the findings of the checks of one module, up to the first stage with an error."""
     # eb hasn't written everything yet
-    if lock := places.easybuild_lock(one.installation.root):
-        return [one.warning(places.locked(one.module, lock))]
+    if wait := places.in_use(one.module, one.installation.root):
+        return [one.warning(wait)]
     found: list[Finding] = []
     for stage in stages:
         for check in stage:
