@@ -13,6 +13,7 @@ from ebsif.catalog import site
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.environments import change, replacing
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
 from ebsif.packages.formats.wanted import KnownImage
@@ -245,15 +246,15 @@ def test_stages_that_may_replace():
         ["a==2"],
         ["b==1 --hash=sha256:0"],
     ]
+    container = Container.of("A", {}, None, None)
     environment = Environment(
         "m",
-        replacing.allow(stages_of(["b"]), ["a==3"]),
-        0,
+        container,
+        BaseImage(container, KnownImage(packages={"a": "1"})),
         {"a": VenvPackage("a", "3", "a==3", None)},
-        KnownImage(packages={"a": "1"}),
+        own=tuple(replacing.allow(stages_of(["b"]), ["a==3"])),
     )
-    change.remove(environment, ["a"])
-    assert as_parameter(environment.stages) == [{"name": "requirements", "requirements": ["b"]}]
+    assert as_parameter(change.remove(environment, ["a"]).stages) == [{"name": "requirements", "requirements": ["b"]}]
 
 
 def test_who_requires_what():

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import bases, replacing
+from ebsif.environments import bases, impossible
+from ebsif.environments.baseimage import BaseImage
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -18,16 +19,17 @@ def said(monkeypatch):
     """A function that returns what is said of requirements, and whether the image was started for that."""
     started = []
 
-    def packages_of(*_):
+    def packages(_):
         started.append(True)
-        return Packages((name, (name, version, "")) for name, version in THERE.items()), BOUND
+        return Packages((name, (name, version, "")) for name, version in THERE.items())
 
-    monkeypatch.setattr(replacing, "packages_of", packages_of)
+    monkeypatch.setattr(BaseImage, "packages", property(packages))
+    monkeypatch.setattr(BaseImage, "bound", BOUND)
 
     def run(wanted, own=()):
         started.clear()
-        known = KnownImage("3.11", THERE)
-        return replacing.why_impossible(SimpleNamespace(), known, stages_of(wanted), own), bool(started)
+        image = BaseImage(SimpleNamespace(), KnownImage("3.11", THERE), frozenset(own))
+        return impossible.why_impossible(image, stages_of(wanted)), bool(started)
 
     return run
 
@@ -130,7 +132,7 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
     monkeypatch.setitem(THERE, "torch", torch)
     monkeypatch.setattr(inspection, "programs_of", programs_of)
     monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
-    note = replacing.without_compiler(SimpleNamespace(), KnownImage("3.11", THERE), stages_of(wanted), ())
+    note = impossible.without_compiler(BaseImage(SimpleNamespace(), KnownImage("3.11", THERE)), stages_of(wanted))
     assert bool(compiler) == bool(note)
     if compiler:
         assert note.startswith(
@@ -151,5 +153,5 @@ def test_an_image_that_is_elsewhere(said, monkeypatch):
     def fail(*_):
         raise inspection.InspectionError("no image")
 
-    monkeypatch.setattr(replacing, "packages_of", fail)
+    monkeypatch.setattr(BaseImage, "packages", property(fail))
     assert said(["torch==2.9.1"]) == ("", False)

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.catalog.stages import stages_of
-from ebsif.environments import bases, indexes, offers, pytorch, replacing
+from ebsif.environments import bases, indexes, offers, pytorch
+from ebsif.environments.baseimage import BaseImage
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -70,8 +71,8 @@ def index():
 @pytest.fixture
 def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
-    image = KnownImage("3.11", {"torch": "2.13.0+cpu"})
-    monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
+    image = BaseImage(SimpleNamespace(), KnownImage("3.11", {"torch": "2.13.0+cpu"}), frozenset({"own"}))
+    monkeypatch.setattr(BaseImage, "packages", {"inimage": ("inimage", "1", "")})
     monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
     monkeypatch.setattr(pytorch.rule(), "INDEX", index.replace("simple", "whl/"))
     monkeypatch.delenv("NETRC", raising=False)
@@ -80,7 +81,7 @@ def said(monkeypatch, index):
         text = f"[global]\nindex-url = {index}\n" if settings is None else settings
         monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
         Index.asked.clear()
-        answer = indexes.ask(SimpleNamespace(), image, stages_of(wanted), {"own"}, typed=typed)
+        answer = indexes.ask(image, stages_of(wanted), typed)
         return answer.problem or pytorch.offer(answer.builds)
 
     return run

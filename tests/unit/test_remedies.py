@@ -9,13 +9,15 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
+from ebsif.catalog.container import Container
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
-from ebsif.environments import change, extending, indexes
+from ebsif.environments import extending, impossible, indexes
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.pytorch import TorchBuild
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
-from ebsif.packages import requirements
+from ebsif.packages import requirements, typed
 from ebsif.packages.formats.wanted import KnownImage, RequirementsError
 
 TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
@@ -78,7 +80,7 @@ def test_the_whole_command(typed, options, expected):
 )
 def test_lines_in_place_of_others(lines, more, expected):
     """E-11, student 3: with -r, --add changes what the file says; what comes last counts."""
-    assert change.joined(lines, more) == expected
+    assert typed.joined(lines, more) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,15 +138,11 @@ def test_pins_that_contradict_each_other(tmp_path):
 
 def test_all_that_is_wrong_at_once(monkeypatch):
     """N-07: what can't be had of other lines is said together with lines that are no requirements."""
-    container = SimpleNamespace(module="x/1", stages=requirements.split_into_stages(["own"]))
+    container = Container.of("x", {"version": "1", "suffix": "", "requirements": "own"}, None, None)
     monkeypatch.setattr(extending, "require_places", lambda _: None)
-    monkeypatch.setattr(extending.bases, "known_image", lambda *_: KnownImage())
     monkeypatch.setattr(extending, "find_base", lambda _: container)
-    monkeypatch.setattr(extending, "on_container", lambda wish, _: change.parse(wish.add))
-    monkeypatch.setattr(
-        extending.replacing, "why_impossible", lambda _, __, stages, own, ___: f"{stages[0].lines} {sorted(own)}"
-    )
-    monkeypatch.setattr(extending.indexes, "ask", lambda *_: indexes.Answer("unknown"))
+    monkeypatch.setattr(impossible, "why_impossible", lambda image, stages: f"{stages[0].lines} {sorted(image.hidden)}")
+    monkeypatch.setattr(indexes, "ask", lambda *_: indexes.Answer("unknown"))
     wish = extending.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
         extending.make(wish)
@@ -163,11 +161,9 @@ def test_all_that_is_wrong_at_once(monkeypatch):
 def test_the_index_of_pytorch_is_taken(monkeypatch, capsys, more, torch, answers):
     """N-07: with --yes, if it answers; else it is offered, as an error where pip's build can't work."""
     build = TorchBuild("torchvision", "torchvision", torch, "https://example.org/cpu", answers)
-    monkeypatch.setattr(extending.replacing, "without_compiler", lambda *_: "")
-    monkeypatch.setattr(extending.replacing, "why_impossible", lambda *_: "")
-    monkeypatch.setattr(extending.indexes, "ask", lambda *_: indexes.Answer("", (build,)))
-    wanted, wish = requirements.split_into_stages(["torchvision"]), extending.Wish(Request("extend", **more), "x/1")
-    stages, problem = extending.checked(wish, SimpleNamespace(), KnownImage(), wanted, ())
+    monkeypatch.setattr(indexes, "ask", lambda *_: indexes.Answer("", (build,)))
+    image, wanted = BaseImage(SimpleNamespace(), KnownImage()), requirements.split_into_stages(["torchvision"])
+    stages, problem = impossible.checked(Request("extend", **more), image, wanted)
     is_taken = bool(more) and answers
     assert ("--extra-index-url https://example.org/cpu" in stages[0].written) == is_taken
     assert ("PyTorch's index" in problem) == (torch == "2+cpu" and not is_taken)
@@ -192,7 +188,7 @@ def test_extras_and_groups_are_named(tmp_path):
 def test_nothing_is_added_to_locked_lines():
     """E-12: pip wants hashes for all packages or none; the error says what to do."""
     with pytest.raises(EbsifError, match="'b' can't be added to packages that are locked with hashes"):
-        change.joined(["a==1 --hash=sha256:00"], ["b"])
+        typed.joined(["a==1 --hash=sha256:00"], ["b"])
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,8 @@ def test_nothing_is_added_to_locked_lines():
 def test_the_command_for_an_upgrade(stages, expected):
     """E-11: `ebsif upgrade` adds nothing; what makes the same extension and can add is `ebsif extend`."""
     options = Namespace(site=None, date=None, output=None, image=None, catalog=["c"], check=False, more=["--robot"])
-    container = SimpleNamespace(module="Base/2.0", system_packages=["ffmpeg"])
+    fields = {"version": "2.0", "suffix": "", "system_packages": ["ffmpeg"]}
+    container = Container.of("Base", fields, None, None)
     words = upgrade.extending_words(options, container, "mine", stages_of(stages))
     assert words == (
         ["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalog", "c", "--", "--robot"]

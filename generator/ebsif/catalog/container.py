@@ -10,7 +10,7 @@ import yaml
 
 from ebsif.catalog import merge
 from ebsif.catalog.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
-from ebsif.catalog.records import DEFAULTS, ContainerRecord
+from ebsif.catalog.records import DEFAULTS, ContainerRecord, SystemPackages, system_of
 from ebsif.catalog.site import Binds, Site, own_catalog
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.catalog.yamlfile import YamlLoader
@@ -168,6 +168,11 @@ class Container(ContainerRecord):
     def all_binds(self) -> Binds:
         """The binds of the site and of the record."""
         return self.with_site("binds") or Binds()
+
+    @property
+    def system(self) -> SystemPackages:
+        """Its packages of the image's distribution, in whatever form they are written."""
+        return system_of(self.system_packages)
 
     @property
     def is_own(self) -> bool:

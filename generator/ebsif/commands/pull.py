@@ -22,7 +22,7 @@ from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust, writing
 from ebsif.environments.artifact import Artifact
-from ebsif.environments.extension import Companion, Extension, check_names, typed_name
+from ebsif.environments.extension import Companion, check_names, typed_name
 from ebsif.environments.plan import Plan
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, EbsifError
@@ -69,16 +69,8 @@ def run(options: Namespace) -> int:
     if not trust.is_agreed(request, f"the lock in {found.name}", stages, request.installs):
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
-    extension = Extension(
-        repeating.repeated(container, record),
-        name,
-        stages,
-        is_same=lambda path: repeating.is_same(path, record),
-        companions={
-            "squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
-            "lock": writing.lock_beside(found.text(artifact.LOCK)),
-        },
-    )
+    user_software = Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found))
+    extension = repeating.repetition(container, record, name, found.text(artifact.LOCK), {"squashfs": user_software})
     return making.make(request, extension, lambda _: planned(found))
 
 

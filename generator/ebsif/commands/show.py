@@ -20,7 +20,6 @@ from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.explain import explain
-from ebsif.catalog.records import system_of
 from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import EbsifError, UsageError
@@ -242,7 +241,7 @@ def lines(container: Container, installation: Optional[Installation], directory:
         yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (no other in the profile)"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.system_packages and not installation:
-        yield "system packages", ", ".join(system_of(container.system_packages).packages)
+        yield "system packages", ", ".join(container.system.packages)
     wrappers = easyconfig.wrappers(container)
     if wrappers and not installation:
         yield "programs", ", ".join(wrappers) if isinstance(wrappers, list) else "all of its environment"

@@ -45,7 +45,7 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
     lines = [line for stage in stages for line in stage.written]
     if [stage.replace(requirements=stage.written) for stage in stages] != requirements.split_into_stages(lines):
         return []
-    system_packages = system_of(container.system_packages).packages
+    system_packages = container.system.packages
     given = [
         ("--site", options.site),
         ("--date", options.date),

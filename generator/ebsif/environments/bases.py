@@ -1,11 +1,11 @@
 """What an extension can be made of: a container of the catalog, an easyconfig, an installation; and its image."""
 
+import contextlib
 import glob
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
@@ -18,7 +18,7 @@ from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
 from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError
-from ebsif.installed import lock, places
+from ebsif.installed import places
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages.formats.wanted import KnownImage
@@ -61,8 +61,12 @@ class EasyconfigContainer(Container):
         return [("stable", Path(image))] if image else []
 
 
-def read(path: Path, site: Site) -> Container:
-    """Return the container that an easyconfig describes; raise EbsifError if it is not that of a container module."""
+def read(path: Path, site: Site, installation: Optional[Installation] = None) -> Container:
+    """
+    Return the container that an easyconfig, perhaps that of an installation, describes.
+
+    Raise EbsifError if it is not that of a container module.
+    """
     from easybuild.easyblocks.generic.container.parameters import FORMER
 
     written, read = framework.written_values(path), framework.read(path)
@@ -88,7 +92,7 @@ def read(path: Path, site: Site) -> Container:
         "image": read["image"],
         "venv": read["easyblock"] == "ContainerVenv",
         "moduleclass": read["moduleclass"],
-        "requirements": requirements_of(path, read.get("requirements")),
+        "requirements": requirements_of(path, read.get("requirements"), installation),
         "system_packages": read.get("system_packages"),
         "definition_files": [definition_file(path, name) for name in read["definition_files"]],
         "parameters": {name: value for name, value in written.items() if name in read and name not in own},
@@ -97,14 +101,13 @@ def read(path: Path, site: Site) -> Container:
     return EasyconfigContainer.of(read["name"], values, neutral, path)
 
 
-def requirements_of(path: Path, value: Any) -> Any:
+def requirements_of(path: Path, value: Any, installation: Optional[Installation]) -> Any:
     """Return the requirements in an easyconfig: stages or lines; for the lock of another installation, its stages."""
     if not lock_of(value):
         return stages_of(value) if are_stages(value) else value or None
-    root = path.parent.parent
-    if not (root / lockfile.RECORD).is_file():
+    if not installation:
         raise EbsifError(f"{path} repeats an installation from its lock: install it, and extend the installation")
-    return stages_of(lock.read(root).stages)
+    return stages_of(installation.record.stages)
 
 
 def definition_file(path: Path, name: str) -> str:
@@ -117,7 +120,16 @@ def of_installation(installation: Installation, site: Site) -> Container:
     """Return the container that the easyconfig of an installation describes; raise EbsifError if there is none."""
     if not installation.easyconfig:
         raise EbsifError(installation.lack)
-    return read(installation.easyconfig, site)
+    return read(installation.easyconfig, site, installation)
+
+
+def base_of(installation: Installation, names: Names) -> Optional[Container]:
+    """Return the container that an extension extends: of the catalog or installed; None if it's gone."""
+    with contextlib.suppress(EbsifError):
+        # not another module whose name begins with that of the base
+        found = names.exact(installation.base) if installation.base else None
+        return of_installation(found, names.site) if isinstance(found, Installation) else found
+    return None
 
 
 def without_extension(container: Container, installation: Installation) -> Container:
@@ -134,7 +146,8 @@ def container_of(found: Found, names: Names) -> Container:
         return names.record_of(found) or of_installation(found, names.site)
     if found.suffix != ".eb":
         raise EbsifError(f"{found}: no easyconfig")
-    return read(found, names.site)
+    root = found.parent.parent
+    return read(found, names.site, places.of_directory(root) if (root / lockfile.RECORD).is_file() else None)
 
 
 # --- its image
@@ -173,21 +186,15 @@ def no_image(container: Container) -> ExtendingError:
     )
 
 
-def known_image(container: Container, installed: Iterable[Installation]) -> KnownImage:
-    """Return what the catalog, or the record of an installation of a container, says about its image."""
+def known_image(container: Container, installation: Optional[Installation] = None) -> KnownImage:
+    """Return what the record of the installation of a container says about its image, else what the catalog says."""
+    if installation and (installation.root / lockfile.RECORD).is_file():
+        record = installation.record
+        return KnownImage(record.versions.get("python"), record.image_versions, record.image.sha256 or container.sha256)
     packages = selection.components_of(container)
-    python = packages.pop("python", None)
-    digest = container.sha256
-    roots = [getattr(container, "root", None), *(one.root for one in installed)]
-    for root in roots:
-        if root and (root / lockfile.RECORD).is_file():
-            record = lock.read(root)
-            digest = record.image.sha256 or digest
-            python = record.versions.get("python", python)
-            packages.update(record.image_versions)
-            break
+    python = packages.pop("python", "")
     # the catalog may say just 3
-    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)
+    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python) else None, packages, container.sha256)
 
 
 def image_of(container: Container) -> Path:

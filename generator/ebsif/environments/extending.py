@@ -1,31 +1,19 @@
-"""From what was typed to an Extension: of a container, of an installed module, changed, or repeated from a lock."""
+"""From what was typed to an Extension: of a container or an installed module, or an extension that is changed."""
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import system_of
-from ebsif.catalog.stages import Stage, append, lines_of, stages_of, with_commands
-from ebsif.environments import (
-    bases,
-    change,
-    indexes,
-    installing,
-    making,
-    pytorch,
-    repeating,
-    replacing,
-    system,
-    trust,
-    writing,
-)
+from ebsif.catalog.stages import Stage, append, lines_of, with_commands
+from ebsif.environments import bases, change, impossible, installing, making, repeating, replacing, system
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.change import Environment
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import ExtendingError, Extension
@@ -34,12 +22,10 @@ from ebsif.errors import FOUND, UsageError
 from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
+from ebsif.packages import requirements, typed, venv
+from ebsif.packages.formats.wanted import WantedPackages, WrongLinesError
 from ebsif.packages.lines import names_in
-from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
-from ebsif.report.asking import confirmed
 
 # the name of an extension that gets none
 NAME = "mine"
@@ -103,19 +89,14 @@ def make(wish: Wish) -> int:
     check_combinations(wish)
     require_places(wish.request)
     if wish.from_lock:
-        return repeat(wish, wish.from_lock)
+        return repeating.make(wish.request, wish.from_lock, wish.module, wish.name)
     found = find_base(wish)
-    try:
-        extension = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
-    except WrongLinesError as error:
-        raise ExtendingError("\n".join(filter(None, [str(error), problem_besides(wish, found, error.lines)]))) from None
-    if extension is DECLINED:
+    made = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
+    if made is DECLINED:
         return FOUND
-    return (
-        installing.nothing_to_do(extension, as_json=wish.request.json)
-        if isinstance(extension, Installation)
-        else making.make(wish.request, extension)
-    )
+    if isinstance(made, Installation):
+        return installing.nothing_to_do(made, as_json=wish.request.json)
+    return making.make(wish.request, made)
 
 
 def check_combinations(wish: Wish) -> None:
@@ -179,22 +160,25 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
 
 def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
-    name = wish.name or NAME
+    name, request = wish.name or NAME, wish.request
     container = system.added(container, wish.apt, wish.allow_upgrade)
-    installed = places.called(container.module)[:1]
-    image = bases.known_image(container, installed)
-    wanted = with_commands(wanted_packages(wish, image), wish.commands)
-    own = change.packages_of(installed[0]) if wish.replace and installed else {}
-    if not is_accepted(wish, container, own):
+    installation = next(iter(places.called(container.module)), None)
+    own = set(installation.record.venv_versions) if installation else set()
+    hidden = frozenset(own | names_in(lines_of(container.stages)))
+    image = BaseImage(container, bases.known_image(container, installation), hidden, request.image)
+    replaced = replacing.parse(wish.replace)
+    in_venv = change.packages_of(installation) if replaced and installation else {}
+    if not replacing.is_accepted(request, image, in_venv, replaced, wish.force):
         return DECLINED
-    for installation in installed:
+    wanted = with_commands(replacing.allow(stages_wanted(wish, image), replaced), wish.commands)
+    if installation:
         change.report_left_behind(installation, name, wanted)
-    stages, why_not = checked(wish, container, image, wanted, packages_on(container, installed))
+    stages, why_not = impossible.checked(request, image, wanted)
     return Extension(
         container,
         name,
         append(container.stages, stages, name),
-        installed_base=installed[0] if installed else None,
+        installed_base=installation,
         added=wish.added,
         problem=why_not,
     )
@@ -206,75 +190,64 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
 
     If nothing changes, return the installation; None if the person doesn't go on.
     """
-    extended = installation.extension[0] if installation.extension else None
-    is_change = bool(extended) and wish.name in (None, extended)
+    extended, date = installation.extension or (None, None)
+    request, is_change = wish.request, extended is not None and wish.name in (None, extended)
     name = extended if extended and is_change else wish.name or NAME
     # before anything of it is read: another command may be installing the next one
-    names = wish.request.names
-    earlier = Earlier.of(str(installation.base), name, names.everything) if is_change else None
-    container = bases.of_installation(installation, names.site)
-    environment = change.environment_of(installation, container, names)
-    if not (is_change and wish.request.rebuild):
+    earlier = Earlier.of(str(installation.base), name, request.names.everything) if is_change else None
+    environment = change.environment_of(installation, request.names, request.image)
+    if not (is_change and request.rebuild):
         # eb keeps what is in the place of a reinstallation
         ownfiles.report_left_behind(installation)
-    if not is_accepted(wish, container, environment.packages):
+    replaced = replacing.parse(wish.replace)
+    if not replacing.is_accepted(request, environment.image, environment.packages, replaced, wish.force):
         return DECLINED
-    if is_change:
-        before = system_of(container.system_packages)
-        container = changed(wish, installation, environment, bases.without_extension(container, installation), name)
-        is_other = wish.request.rebuild or environment.changed_by_hand or environment.is_changed
-        if not is_other and system_of(container.system_packages) == before:
-            return installation
-    else:
-        container = system.added(container, wish.apt, wish.allow_upgrade)
-        wanted = with_commands(wanted_packages(wish, environment.image), wish.commands)
-        environment.stages = append(environment.stages, wanted, name)
+    changed = changed_as_typed if is_change else extended_as_typed
+    environment = changed(wish, environment, name, replaced)
+    if is_change and not (request.rebuild or environment.changed_by_hand or environment.is_changed):
+        return installation
     change.report_projects(environment)
-    own = environment.own
-    stages, why_not = checked(wish, container, environment.image, own, environment.packages)
-    if stages is not own:
-        environment.set_own(stages)
+    own, why_not = impossible.checked(request, environment.image, environment.own)
+    environment = environment.with_own(own)
+    container = change.pinned(environment)
     extension = Extension(
-        change.pinned(container, environment),
+        bases.without_extension(container, installation) if is_change else container,
         name,
         environment.stages,
-        inherited=environment.stages[: environment.inherited],
+        inherited=environment.inherited,
         kept=environment.pins,
         problem=why_not,
         before=installation,
         earlier=earlier,
         is_change=is_change,
         added=() if is_change else wish.added,
-        date=installation.extension[1] if is_change and wish.request.rebuild and installation.extension else None,
+        date=date if is_change and request.rebuild else None,
         keeps_all=is_change and not wish.names_all,
     )
     return with_newest(wish, extension, installation, earlier.last) if earlier and earlier.last else extension
 
 
-def changed(
-    wish: Wish, installation: Installation, environment: Environment, container: Container, name: str
-) -> Container:
-    """Change the packages of an extension as was typed; return its base with the packages of the distribution."""
-    if wish.remove_apt:
-        container = system.removed(container, wish.remove_apt, installation.module, environment.base)
-    if wish.changes_system:
-        container = system.added(container, wish.apt, wish.allow_upgrade)
-    if wish.remove or wish.remove_apt:
-        environment.has_system = bool(system.own(container, environment.base))
+def extended_as_typed(wish: Wish, environment: Environment, name: str, replaced: Sequence[str]) -> Environment:
+    """Return the environment of a new extension, of a name, on top of an installed module."""
+    environment = change.with_system(environment, wish.apt, wish.allow_upgrade)
+    wanted = replacing.allow(stages_wanted(wish, environment.image), replaced)
+    return environment.with_own(environment.own, with_commands(wanted, wish.commands), name)
+
+
+def changed_as_typed(wish: Wish, environment: Environment, name: str, replaced: Sequence[str]) -> Environment:
+    """Return the environment of an extension, of a name, with other packages."""
+    environment = change.with_system(environment, wish.apt, wish.allow_upgrade, wish.remove_apt)
     if wish.remove:
-        change.remove(environment, wish.remove)
+        environment = change.remove(environment, wish.remove)
     if wish.names_all:
-        change.replace(environment, wanted_packages(wish, environment.image), name)
+        environment = change.with_all(environment, stages_wanted(wish, environment.image), name)
     elif wish.add:
-        change.add(environment, change.parse(wish.add), name)
-    if wish.replace:
-        environment.set_own(replacing.allow(environment.own, replacing.parse(wish.replace)))
-    environment.stages = append(
-        environment.stages[: environment.inherited], with_commands(environment.own, wish.commands), name
-    )
+        environment = change.add(environment, lines_wanted(wish, environment.image), name)
+    own = replacing.allow(environment.own, replaced)
+    environment = environment.with_own((), with_commands(own, wish.commands), name)
     if wish.remove_apt and not environment.own and not environment.has_system:
-        raise change.nothing_left(installation.module)
-    return container
+        raise change.nothing_left(environment.module)
+    return environment
 
 
 def with_newest(wish: Wish, extension: Extension, installation: Installation, newest: Installation) -> Extension:
@@ -298,134 +271,40 @@ def with_newest(wish: Wish, extension: Extension, installation: Installation, ne
     return dataclasses.replace(extension, keeps_all=False)
 
 
-def wanted_packages(wish: Wish, image: KnownImage) -> list[Stage]:
-    """Return the packages that were typed, as stages, and report what can't be installed."""
-    wanted = WantedPackages()
-    if wish.from_venv:
-        wanted = venv.read(wish.from_venv)
-    elif wish.requirements:
-        try:
-            wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
-        except WrongLinesError as error:
-            raise WrongLinesError(str(error), with_added(wish, error.lines)) from None
-    lines = with_added(wish, wanted.lines)
-    for text in wanted.impossible:
-        output.note(text)
-    stages = requirements.split_into_stages(lines)
-    return replacing.allow(stages, replacing.parse(wish.replace)) if wish.replace else stages
+def stages_wanted(wish: Wish, image: BaseImage) -> list[Stage]:
+    """Return the packages that were typed as stages."""
+    return requirements.split_into_stages(lines_wanted(wish, image))
+
+
+def lines_wanted(wish: Wish, image: BaseImage) -> list[str]:
+    """
+    Return the packages that were typed, as lines, and report what can't be installed; --add overrides files.
+
+    Raise ExtendingError for lines that can't be used at all, with why the others can't be installed on the image.
+    """
+    try:
+        wanted = WantedPackages()
+        if wish.from_venv:
+            wanted = venv.read(wish.from_venv)
+        elif wish.requirements:
+            wanted = requirements.read_all(wish.requirements, image.known, wish.extras, wish.groups)
+        for text in wanted.impossible:
+            output.note(text)
+        return with_added(wish, wanted.lines)
+    except WrongLinesError as error:
+        raise ExtendingError(wrong_lines(wish, image, error)) from None
+
+
+def wrong_lines(wish: Wish, image: BaseImage, error: WrongLinesError) -> str:
+    """Return why lines can't be used, and why others can't be installed on an image, with those of --add."""
+    text, lines = str(error), error.lines
+    if wish.requirements:
+        with contextlib.suppress(WrongLinesError):
+            lines = with_added(wish, lines)
+    stages = requirements.split_into_stages(list(lines))
+    return "\n".join(filter(None, [text, impossible.checked(wish.request, image, stages)[1]]))
 
 
 def with_added(wish: Wish, lines: Sequence[str]) -> list[str]:
     """Return the lines of a file with the packages of --add, which override it."""
-    return change.joined(lines, change.parse(wish.add)) if wish.add else list(lines)
-
-
-def problem_besides(wish: Wish, found: Union[Installation, Container], lines: Sequence[str]) -> str:
-    """Return why lines can't be installed on what is extended, besides others that can't be used at all."""
-    if isinstance(found, Installation):
-        container, installed = bases.of_installation(found, wish.request.names.site), [found]
-    else:
-        container, installed = found, places.called(found.module)[:1]
-    image = bases.known_image(container, installed)
-    stages = requirements.split_into_stages(list(lines))
-    return checked(wish, container, image, stages, packages_on(container, installed))[1]
-
-
-def packages_on(container: Container, installed: Iterable[Installation]) -> set[str]:
-    """Return the normalized names of the packages that a container has besides its image, where it is installed."""
-    own = {name for one in installed for name in one.record.venv_versions}
-    return own | names_in(lines_of(container.stages))
-
-
-def checked(
-    wish: Wish, container: Container, image: KnownImage, stages: Sequence[Stage], own: Collection[str]
-) -> tuple[Sequence[Stage], str]:
-    """
-    Return why stages can't be installed, as far as it is known, with the stages.
-
-    `own` packages may hide those of the image. Stages look for packages in PyTorch's index, too, if they have to, and
-    the person has agreed.
-    """
-    request = wish.request
-    if request.dry_run:
-        # perhaps only an easyconfig is asked for, for another machine
-        return stages, ""
-    if note := replacing.without_compiler(container, image, stages, own, request.image):
-        output.note(note)
-    texts = [replacing.why_impossible(container, image, stages, own, request.image)]
-    if not request.writes:
-        answer = indexes.ask(container, image, stages, own, request.image, request.repeated)
-        texts.append(answer.problem)
-        builds = [] if remedies.NEVERTHELESS[-1] in request.more else answer.builds
-        if builds and request.yes and all(one.answers for one in builds):
-            output.note(f"pip looks in {builds[0].index}, too: {pytorch.reasons(builds)}")
-            stages = pytorch.with_index(stages, builds[0].index)
-        elif any(one.is_needed for one in builds):
-            texts.append(pytorch.offer(builds))
-        elif builds:
-            output.note(pytorch.offer(builds))
-    return stages, "\n".join(filter(None, texts))
-
-
-# --- what is asked before
-
-
-def is_accepted(wish: Wish, container: Container, own: dict[str, VenvPackage]) -> bool:
-    """Show what the packages break that replace others (V-01); return whether the person goes on."""
-    request = wish.request
-    if not wish.replace:
-        return True
-    replacing.report(container, own, replacing.parse(wish.replace), wish.force, request.image, request.dry_run)
-    if not request.installs or request.check or request.yes:
-        return True
-    if confirmed(
-        "Install it?",
-        ExtendingError(
-            f"nothing was installed, because there is no terminal to ask on: to go on, {request.command_with('--yes')}"
-        ),
-    ):
-        return True
-    output.note("nothing was installed")
-    return False
-
-
-# --- a lock
-
-
-def repeat(wish: Wish, lock: Path) -> int:
-    """Install what a lock says; return the exit status."""
-    request, names = wish.request, wish.request.names
-    record = repeating.read(lock)
-    name = wish.name or repeating.name_in(record)
-    if wish.module:
-        base = names.find(wish.module)
-        container = (
-            bases.without_extension(bases.of_installation(base, names.site), base)
-            if isinstance(base, Installation)
-            else bases.container_of(base, names)
-        )
-    else:
-        container = repeating.base_of(record, names.containers, names.site)
-    stages = stages_of(record.stages)
-    # --check runs commands, too: it tries the installation
-    if not trust.is_agreed(request, lock, stages, request.check or request.installs):
-        return FOUND
-    image = bases.known_image(container, places.called(container.module))
-    if repeating.has_other_image(image, record):
-        output.note(
-            f"{container.module} has another image than {lock}: the packages in {lock} are installed in the "
-            "same versions, except those that the image already has"
-        )
-        container, stages = repeating.adapted(container, image, record)
-        return making.make(request, Extension(container, name, stages))
-    text = lock.read_text(encoding="utf-8")
-    extension = Extension(
-        repeating.repeated(container, record),
-        name,
-        stages,
-        companions={"lock": writing.lock_beside(text)},
-        is_same=lambda path: repeating.is_same(path, record),
-    )
-    return making.make(
-        request, extension, lambda extended: repeating.check(extended, record, request.more, request.image)
-    )
+    return typed.joined(lines, typed.parse(wish.add)) if wish.add else list(lines)

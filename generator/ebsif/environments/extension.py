@@ -13,7 +13,6 @@ from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import COMMANDS, Stage, lines_of, simplest
 from ebsif.eb import easyconfigtext
 from ebsif.environments.earlier import TODAY, Earlier
@@ -184,7 +183,7 @@ def purpose(extension: Extension) -> str:
     container = extension.base
     of_base = names_in(lines_of([*extension.inherited, *container.stages]))
     names = sorted(names_in(lines_of(extension.stages)) - of_base)
-    names += system_names(system_of(container.system_packages).packages)
+    names += system_names(container.system.packages)
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
     what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"

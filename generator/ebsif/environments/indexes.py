@@ -9,23 +9,23 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.requirements import package_lines
+from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalog.container import Container
 from ebsif.catalog.packagenames import ONLY_SAY_SO, meant_by
 from ebsif.catalog.stages import Stage, lines_of
-from ebsif.environments import bases, offers, pytorch, replacing
+from ebsif.environments import offers, pytorch
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.offers import Asked, Pages, Place
 from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
 from ebsif.packages.formats import condafile
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.lines import name_in
+from ebsif.packages.lines import has_hash, name_in, parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -81,42 +81,46 @@ class Options(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def ask(
-    container: Container,
-    known: KnownImage,
-    stages: Sequence[Stage],
-    own: Collection[str],
-    image: Optional[Path] = None,
-    typed: Sequence[str] = (),
-) -> Answer:
+def ask(image: BaseImage, stages: Sequence[Stage], typed: Sequence[str] = ()) -> Answer:
     """
-    Return what the indexes that pip would use say of what stages ask for.
+    Return what the indexes that pip would use say of what stages ask for; `typed` are the words of the command.
 
-    Only what all of them say counts: without a network, or with an index that can't be asked, nothing is said. `own`
-    are the normalized names of packages in user software, `typed` are the words of the command.
+    Only what all of them say counts: without a network, or with an index that can't be asked, nothing is said.
     """
-    wanted = list(wanted_by_stage(stages, {*own, *known.packages}, known))
+    wanted = list(wanted_by_stage(stages, image))
     misnamed = list(dict.fromkeys(one for _, some in wanted for one in some if one in ONLY_SAY_SO))
     try:
-        asked = list(asked_in(container, wanted, image)) if wanted else []
+        asked = list(asked_in(image, wanted)) if wanted else []
         end = offers.deadline()
         pages = offers.ask(offers.questions(asked), end)
         missing = [one.name for one in asked if one.files(pages) == ()]
-        there = replacing.packages_of(container, image)[0] if missing else {}
+        there: Collection[str] = image.packages if missing else ()
     except (ExtendingError, inspection.InspectionError, ValueError, configparser.Error):
         # pip says later what is wrong
-        return Answer(said([], [], misnamed, known, typed))
-    others = [(one.wanted, found) for one in asked if (found := other_versions(one, pages, known))]
+        return Answer(said([], [], misnamed, image.known, typed))
+    others = [(one.wanted, found) for one in asked if (found := other_versions(one, pages, image.known))]
     missing = list(dict.fromkeys(one for one in missing if one not in there))
-    problem = said(missing, others, misnamed, known, typed)
-    return Answer(problem, tuple(pytorch.builds(asked, pages, known, own, end)))
+    problem = said(missing, others, misnamed, image.known, typed)
+    return Answer(problem, tuple(pytorch.builds(asked, pages, image, end)))
 
 
-def asked_in(
-    container: Container, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]", image: Optional[Path]
-) -> Iterator[Asked]:
+def asked_for(stages: Sequence[Stage], image: BaseImage) -> "Iterator[tuple[str, Requirement, set[str]]]":
+    """
+    Yield what stages ask an index for in an image: the normalized name, the requirement, and the names that are free.
+
+    Free are packages that the stage may replace, or that user software may hide.
+    """
+    for stage in stages:
+        free = {*image.hidden, *map(normal_name, stage.allow_replace)}
+        for wanted in filter(None, map(parsed, stage.lines)):
+            marker = wanted.marker
+            if not wanted.url and (not marker or any(map(marker.evaluate, image.known.marker_environments))):
+                yield normal_name(wanted.name), wanted, free
+
+
+def asked_in(image: BaseImage, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]") -> Iterator[Asked]:
     """Yield what stages ask for, with the places where pip looks; raise an error if the image doesn't say these."""
-    settings = parse(inspection.pip_settings(image or bases.image_of(container)))
+    settings = parse(inspection.pip_settings(image.path))
     for stage, requirements in wanted:
         sources = sources_of(stage, settings)
         for name, one in requirements.items():
@@ -185,18 +189,15 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
     return shlex.join(["ebsif", *(re.sub(r"^[\w.-]+", name, word) if name else word for word, name in meant)])
 
 
-def wanted_by_stage(
-    stages: Sequence[Stage], there: Collection[str], image: KnownImage
-) -> "Iterator[tuple[Stage, dict[str, Requirement]]]":
+def wanted_by_stage(stages: Sequence[Stage], image: BaseImage) -> "Iterator[tuple[Stage, dict[str, Requirement]]]":
     """Yield stages with what they ask an index for, by normalized name, up to one that does what can't be foreseen."""
-    placed = {name_in(line) for line in lines_of(stages) if "/" in line}
+    elsewhere = {name_in(line) for line in lines_of(stages) if "/" in line}.union(image.hidden, image.known.packages)
     for stage in stages:
         if any(getattr(stage, name) for name in UNFORESEEABLE):
             return
-        asked = {name: wanted for name, wanted, _ in replacing.asked_for([stage], (), image)}
-        asked = {name: one for name, one in asked.items() if name not in placed and name not in there}
+        asked = {name: wanted for name, wanted, _ in asked_for([stage], image) if name not in elsewhere}
         # the tool that has written hashes has seen the files
-        if asked and not any(map(replacing.has_hash, stage.lines)):
+        if asked and not any(map(has_hash, stage.lines)):
             yield stage, asked
         if stage.post:
             return

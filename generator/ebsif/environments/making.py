@@ -18,7 +18,6 @@ from easybuild.easyblocks.generic.container.values import system_names
 from ebsif import remedies
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import system_of
 from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework
@@ -109,7 +108,7 @@ def report_lost(extension: Extension, last: Optional[Installation]) -> None:
     name = extension.name
     now = {
         *names_in(lines_of(extension.stages)),
-        *system_names(system_of(extension.base.system_packages).packages),
+        *system_names(extension.base.system.packages),
     }
     lost = ", ".join(
         sorted({*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)} - now)

@@ -14,9 +14,11 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.stages import Stage
 from ebsif.environments import offers
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
 from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import parsed
+from ebsif.report import output
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -47,23 +49,22 @@ class TorchBuild:
         return f"pip would take {who} for another torch than the image's, {self.torch}"
 
 
-def builds(
-    asked: Sequence[Asked], pages: Pages, image: KnownImage, own: Collection[str], end: float
-) -> Iterator[TorchBuild]:
+def builds(asked: Sequence[Asked], pages: Pages, image: BaseImage, end: float) -> Iterator[TorchBuild]:
     """
     Yield the packages of PyTorch's that pip would take for another torch than the image's, if PyTorch's index has them.
 
     Those that are asked for, and those that the metadata of what is asked for requires.
     """
-    torch = image.packages.get("torch", "")
+    known = image.known
+    torch = known.packages.get("torch", "")
     index = rule().index_for(torch)
     if not index:
         return
-    names = set(rule().OF_PYTORCH) - {*own, *image.packages}
-    more = {one.name: (one, who) for one, who in needed(asked, pages, image, end) if one.name in names}
+    names = set(rule().OF_PYTORCH).difference(image.hidden, known.packages)
+    more = {one.name: (one, who) for one, who in needed(asked, pages, known, end) if one.name in names}
     pages = {**pages, **ask(questions([one for one, _ in more.values()]), end)}
     found = {**more, **{one.name: (one, one.name) for one in asked if one.name in names}}
-    lacking = {name: both for name, both in found.items() if lacks_build(both[0], pages, torch, image)}
+    lacking = {name: both for name, both in found.items() if lacks_build(both[0], pages, torch, known)}
     place = Place(index, is_index=True)
     theirs = ask([(name, place) for name in lacking], end)
     for name, (one, who) in lacking.items():
@@ -113,15 +114,26 @@ def has_build(files: Sequence[PackageFile], asked: Asked, torch: str) -> bool:
 # --- what is done about it
 
 
+def settled(stages: Sequence[Stage], found: Sequence[TorchBuild], agreed: bool) -> tuple[Sequence[Stage], str]:
+    """
+    Return stages that take builds from PyTorch's index if the person has agreed, else what to do if they have to.
+
+    What is done, or could be done, is printed.
+    """
+    if found and agreed and all(one.answers for one in found):
+        output.note(f"pip looks in {found[0].index}, too: {'; '.join(one.text for one in found)}")
+        return with_index(stages, found[0].index), ""
+    if any(one.is_needed for one in found):
+        return stages, offer(found)
+    if found:
+        output.note(offer(found))
+    return stages, ""
+
+
 def with_index(stages: Sequence[Stage], index: str) -> list[Stage]:
     """Return stages that look for packages in one more index."""
     line = f"--extra-index-url {index}"
     return [stage.replace(requirements=[line, *stage.written]) if stage.lines else stage for stage in stages]
-
-
-def reasons(found: Sequence[TorchBuild]) -> str:
-    """Return what is wrong with the builds that pip would take."""
-    return "; ".join(one.text for one in found)
 
 
 def offer(found: Sequence[TorchBuild]) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -17,15 +17,18 @@ from ebsif.catalog.container import Container
 from ebsif.catalog.records import SystemPackages
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, stages_of
-from ebsif.environments import bases, plan, system
+from ebsif.environments import bases, making, plan, system, trust, writing
+from ebsif.environments.extension import Companion, Extension
 from ebsif.environments.plan import REASONS, Addition, Plan
-from ebsif.errors import EbsifError, UsageError
+from ebsif.environments.request import Request
+from ebsif.errors import FOUND, EbsifError, UsageError
 from ebsif.installed import imagestate, lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
 from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import names_in
+from ebsif.report import output
 
 
 class MissingImageError(EbsifError):
@@ -38,6 +41,44 @@ class MissingImageError(EbsifError):
             "has it: ebsif extend CONTAINER --from-lock ..."
         )
         self.problem = problem
+
+
+def make(request: Request, path: Path, module: Optional[str], name: Optional[str]) -> int:
+    """Install what a lock says, on a module if one is named; return the exit status."""
+    record, names = read(path), request.names
+    name = name or name_in(record)
+    base = names.find(module) if module else base_of(record, names.containers, names.site)
+    if isinstance(base, Installation):
+        container, installed = bases.without_extension(bases.of_installation(base, names.site), base), [base]
+    else:
+        container = bases.container_of(base, names)
+        installed = places.called(container.module)
+    stages = stages_of(record.stages)
+    # --check runs commands, too: it tries the installation
+    if not trust.is_agreed(request, path, stages, request.check or request.installs):
+        return FOUND
+    image = bases.known_image(container, *installed[:1])
+    if has_other_image(image, record):
+        output.note(
+            f"{container.module} has another image than {path}: the packages in {path} are installed in the "
+            "same versions, except those that the image already has"
+        )
+        return making.make(request, Extension(adapted(container, image, record), name, stages))
+    extension = repetition(container, record, name, path.read_text(encoding="utf-8"))
+    return making.make(request, extension, lambda extended: check(extended, record, request.more, request.image))
+
+
+def repetition(
+    container: Container, record: Record, name: str, text: str, more: Optional[Mapping[str, Companion]] = None
+) -> Extension:
+    """Return the extension of a container that repeats a record, the text of its lock, with more files beside it."""
+    return Extension(
+        repeated(container, record),
+        name,
+        stages_of(record.stages),
+        is_same=lambda path: is_same(path, record),
+        companions={**(more or {}), "lock": writing.lock_beside(text)},
+    )
 
 
 def read(path: Path) -> Record:
@@ -161,8 +202,8 @@ def has_other_image(image: KnownImage, record: Record) -> bool:
     return image.sha256 not in (None, record.image.sha256)
 
 
-def adapted(container: Container, image: KnownImage, record: Record) -> tuple[Container, list[Stage]]:
-    """Return a container with another image than a record, and stages with the versions that the image lacks."""
+def adapted(container: Container, image: KnownImage, record: Record) -> Container:
+    """Return a container with another image than a record as a base for the versions that the image lacks."""
     pins = [
         f"{name}=={version}"
         for name, version in versions_in(record.venv_packages).items()
@@ -170,9 +211,7 @@ def adapted(container: Container, image: KnownImage, record: Record) -> tuple[Co
     ]
     layer = record.system_layer
     more = SystemPackages.model_construct(packages=layer.requested, allow_upgrade=layer.allow_upgrade)
-    return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more), stages_of(
-        record.stages
-    )
+    return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more)
 
 
 def is_same(easyconfig: Path, record: Record) -> bool:

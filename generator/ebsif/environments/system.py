@@ -6,14 +6,14 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.values import SYSTEM_PACKAGE, system_names
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.records import SystemPackages, system_of
+from ebsif.catalog.records import SystemPackages
 from ebsif.errors import EbsifError
 from ebsif.text import did_you_mean
 
 
 def joined(container: Container, more: SystemPackages) -> Container:
     """Return a container with more packages, in one layer: one that is there gets the version that is wanted now."""
-    before = system_of(container.system_packages)
+    before = container.system
     packages = before.packages + more.packages
     return replaced(
         container, list(dict(zip(system_names(packages), packages)).values()), before.allow_upgrade + more.allow_upgrade
@@ -40,15 +40,15 @@ def added(container: Container, packages: Sequence[str], allowed: Sequence[str])
             raise EbsifError(f"--apt has {name} twice ({named[name]} and {text}): leave out one of them")
     if not packages and not allowed:
         return container
-    if not packages and not system_of(container.system_packages).packages:
+    if not packages and not container.system.packages:
         raise EbsifError("--allow-upgrade is for the packages of --apt: add one")
     return joined(container, SystemPackages.model_construct(packages=list(packages), allow_upgrade=list(allowed)))
 
 
 def removed(container: Container, names: Sequence[str], module: str, base: Optional[Container]) -> Container:
     """Return the container of an extension, the module, without packages; raise EbsifError if it has none."""
-    system = system_of(container.system_packages)
-    inherited = system_names(system_of(base.system_packages).packages) if base else []
+    system = container.system
+    inherited = system_names(base.system.packages) if base else []
     there = system_names(system.packages)
     for name in names:
         if name in inherited:
@@ -65,5 +65,5 @@ def removed(container: Container, names: Sequence[str], module: str, base: Optio
 
 def own(container: Container, base: Optional[Container]) -> list[str]:
     """Return the packages that an extension adds to those of its base."""
-    inherited = system_of(base.system_packages).packages if base else []
-    return [one for one in system_of(container.system_packages).packages if one not in inherited]
+    inherited = base.system.packages if base else []
+    return [one for one in container.system.packages if one not in inherited]

@@ -37,6 +37,11 @@ def names_in(lines: Iterable[str]) -> set[str]:
     return set(filter(None, map(name_in, lines)))
 
 
+def has_hash(line: str) -> bool:
+    """Return whether a requirement line names the files that pip accepts; if one does, all of a stage have to."""
+    return "--hash" in line
+
+
 def extras_in(line: str) -> set[str]:
     """Return the extras in a requirement line."""
     requirement = parsed(line)

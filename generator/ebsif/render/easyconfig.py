@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.values import normal_name, without_t
 from ebsif.catalog import merge
 from ebsif.catalog.container import CatalogError, Container, ContainerRecordError
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
-from ebsif.catalog.records import WRITTEN_FROM, system_of
+from ebsif.catalog.records import WRITTEN_FROM
 from ebsif.catalog.selection import components_of
 from ebsif.catalog.site import Binds, Images
 from ebsif.catalog.stages import as_parameter
@@ -108,7 +108,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
             "script_names": container.script_names,
         },
         {
-            "system_packages": system_of(container.system_packages).parameter,
+            "system_packages": container.system.parameter,
             "requirements": as_parameter(container.requirements),
         },
         {
