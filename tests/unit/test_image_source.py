@@ -80,6 +80,9 @@ def test_sources_are_read(text, parts):
         ("library://x/y", r"\(`apptainer pull FILE.sif library://x/y`\)"),
         ("oras://registry.example/X:1", "lower case"),
         ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
+        # issue 60: not of Docker Hub
+        ("oras://registry.example", "has no path after the host: oras://registry.example/PATH:TAG"),
+        (f"oras://registry.example:5000@{DIGEST}", "the host: oras://registry.example:5000/PATH:TAG"),
         ("docker://user:secret@registry.example/x", "apptainer registry login"),
         ("https://user:secret@images.example/x.sif", "others could read"),
         ("http://images.example/x.sif", "altered"),

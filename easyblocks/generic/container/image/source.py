@@ -82,6 +82,9 @@ class ImageSource(NamedTuple):
         parts: Dict[str, Any] = match.groupdict()
         digits = parts.pop('hex')
         source = cls(kind, digest=digits and 'sha256:' + digits, **parts)
+        # a name alone is of Docker Hub's own images, none of which is an artifact
+        if kind == ORAS and not source.host and '/' not in (source.repository or ''):
+            raise ValueError("has no path after the host: oras:%s/PATH:TAG" % rest.partition('@')[0])
         return source.at_docker_hub() if kind in IN_REGISTRY else source.at_url(text) if kind == HTTPS else source
 
     def at_docker_hub(self) -> 'ImageSource':
