@@ -79,6 +79,7 @@ MISTAKES = [
     ("masked_paths: 3", 12, "masked_paths: should be a list, or should be a table, found '3'"),
     ("history: ''", 12, "history: should not be empty, found ''"),
     ("size: 0", 12, "size: should be at least 1, found '0'"),
+    (f"size: {'1' * 5000}", 12, "size: should be a smaller number, found '111"),
     ("size: 1.5", 12, "size: should be a whole number, found '1.5'"),
     ("venv: maybe", 12, "venv: should be true or false, found 'maybe'"),
     ("support: [a]", 12, "support: should be text, found a list"),

@@ -30,6 +30,7 @@ VALUES = {
     "greater_than_equal": "should be at least {ge}",
     "int_from_float": "should be a whole number",
     "int_parsing": "should be a whole number",
+    "int_parsing_size": "should be a smaller number",
     "int_type": "should be a whole number",
     "list_type": "should be a list",
     "model_type": "should be a table",
