@@ -193,6 +193,13 @@ def test_indexes_with_logins(said, index, tmp_path, monkeypatch):
     assert said(["nosuch"]) == "" and Index.asked == []
 
 
+def test_addresses_from_an_index(tmp_path):
+    """N-07, issue 60: a file of this machine to which an index refers isn't opened."""
+    (tmp_path / "a-1-py3-none-any.whl.metadata").write_text("Requires-Dist: torchvision\n")
+    named = offers.PackageFile(f"{tmp_path.as_uri()}/a-1-py3-none-any.whl", has_metadata=True)
+    assert offers.requirements_of(named) is None
+
+
 def test_without_the_image(said, monkeypatch):
     """N-07: without the image it isn't known which indexes pip uses, so pip says it later."""
 

@@ -151,7 +151,7 @@ def files_of(name: str, place: Place) -> Optional[tuple[PackageFile, ...]]:
     parts = urlsplit(place.url)
     if parts.scheme in ("", "file"):
         return files_in(Path(unquote(parts.path)), name, place.is_index)
-    if not place.is_index or parts.scheme not in ("http", "https") or is_closed(place.url):
+    if not place.is_index or is_closed(place.url):
         return None
     url = place.url.rstrip("/")
     try:
@@ -216,7 +216,10 @@ def is_there(url: str) -> bool:
 
 
 def open_page(url: str, headers: Mapping[str, str]) -> HTTPResponse:
-    """Return a page; raise TransferError, MissingError among them, if it can't be had."""
+    """Return a page of a server; raise TransferError, MissingError among them, or ValueError if it can't be had."""
+    # an index may name a file or a pipe of this machine
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"{url} is not on a server")
     return connection.open_url(Request(url, headers=dict(headers)), timeout=SECONDS)
 
 
