@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from easybuild.easyblocks.generic.container.host.elf import cached_libraries
 from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms
 from parts import example_site
-from support import CHECKOUT
+from support import CHECKOUT, printed
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 NAMES = ("srun", "sbatch", "squeue", "scancel", "sinfo")
@@ -196,7 +195,7 @@ def test_what_stops_an_installation(tmp_path, cluster, small_image):
 
 def of_ldd(path):
     """Return the libraries that the loader of this machine finds."""
-    output = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    output = printed(["ldd", path])
     return dict(re.findall(r"^\s*(\S+) => (\S+)", output, re.MULTILINE))
 
 

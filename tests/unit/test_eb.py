@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ebsif import modulestool, processes
 from ebsif.eb import framework
-from support import printed, write_program
+from support import attempt, printed, write_program
 
 
 @pytest.mark.parametrize(
@@ -30,12 +29,9 @@ def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start, set
     """Defects D3: an unknown variable of EasyBuild and a malformed file are named, without EasyBuild's traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     (tmp_path / "config.cfg").write_text("not ini\n")
-    result = subprocess.run(
+    result = attempt(
         [Path(sys.prefix) / "bin/ebsif", *arguments],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **setting},
     )
     assert result.returncode == status

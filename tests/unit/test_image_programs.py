@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, make_wheel, printed
+from support import CONTAINER_FILES, attempt, make_wheel, printed
 
 IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
@@ -128,14 +128,8 @@ class Place:
         """Run the program with a venv's Python; return names and texts of the files that it wrote."""
         before = {path.name for path in (venv / "bin").iterdir()}
         path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
-        result = subprocess.run(
-            [venv / "bin/python", "-"],
-            input=PROGRAM.read_text(),
-            env={"PATH": path},
-            cwd=self.image.parent,
-            capture_output=True,
-            text=True,
-            check=False,
+        result = attempt(
+            [venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path}, cwd=self.image.parent
         )
         assert result.returncode == 0, result.stderr
         new = {path.name: path.read_text() for path in (venv / "bin").iterdir() if path.name not in before}

@@ -24,7 +24,7 @@ from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefixes import MINE
-from support import CONTAINER_FILES, examples, heed_signals, write_program
+from support import CONTAINER_FILES, attempt, examples, heed_signals, write_program
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
@@ -960,13 +960,8 @@ def test_a_rank_has_the_environment_of_its_job():
 
 def test_a_rank_takes_as_long_as_it_needs():
     """T-07: `read` of bash ends after TMOUT, which some sites export; a rank has the status of its program."""
-    shown = subprocess.run(
-        [SLURM_RANK, "bash", "-c", "sleep 2; echo $TMOUT; exit 5"],
-        text=True,
-        env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
-        capture_output=True,
-        check=False,
-    )
+    program = ["bash", "-c", "sleep 2; echo $TMOUT; exit 5"]
+    shown = attempt([SLURM_RANK, *program], env={"PATH": "/usr/bin:/bin", "TMOUT": "1"})
     assert (shown.returncode, shown.stdout, shown.stderr) == (5, "1\n", "")
 
 

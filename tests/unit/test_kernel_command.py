@@ -219,12 +219,13 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, ebsif):
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install", "--name", "odd"]) == 0
     manager = KernelManager(kernel_name="odd", connection_file=str(tmp_path / "file.json"))
+    file = tmp_path / "file.json"
     assert manager.format_kernel_cmd() == [
         str(module.root / "interpreter/python"),
         "-m",
         "ipykernel_launcher",
         "-f",
-        str(tmp_path / "file.json"),
+        str(file),
     ]
     assert manager.kernel_spec.env == {"EBSIF_VENV": str(odd), "EBSIF_USER_SOFTWARE": str(odd)}
     odd.rename(tmp_path / "$HOME")

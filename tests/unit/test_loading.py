@@ -8,7 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container import settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.tools.build_log import EasyBuildError
-from support import CONTAINER_FILES, printed, write_program
+from support import CONTAINER_FILES, attempt, printed, write_program
 
 
 @pytest.fixture
@@ -56,13 +56,7 @@ class Runtime:
 
     def run(self, *command, name="apptainer", **variables):
         """Run a command; return the environment (dict) and the arguments (list) of the runtime that it starts."""
-        said = subprocess.run(
-            [str(one) for one in command],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"PATH": f"{self.folder}/{name}", **variables},
-        )
+        said = attempt([str(one) for one in command], env={"PATH": f"{self.folder}/{name}", **variables})
         assert not said.returncode, said.stderr
         words = said.stdout.split("\0")[:-1]
         start = words.index(f"{self.folder}/{name}/{name}")
@@ -113,18 +107,11 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
 def test_a_kernel_of_an_editor(root, runtime):
     """J-04: one that an editor starts with the interpreter is started like those of Jupyter."""
     python = root / "interpreter/python"
-    environment, arguments = runtime.run(
-        python, "-X", "frozen_modules=off", "-B", "-m", "ipykernel_launcher", "--ip=127.0.0.1", "--f=/run/x/y.json"
-    )
+    options = ["-X", "frozen_modules=off", "-B"]
+    files = ["--ip=127.0.0.1", "--f=/run/x/y.json"]
+    environment, arguments = runtime.run(python, *options, "-m", "ipykernel_launcher", *files)
     start = arguments.index("/runscripts/conda-python-simple")
-    assert arguments[start + 1 :] == [
-        "-X",
-        "frozen_modules=off",
-        "-B",
-        "/runscripts/start-kernel.py",
-        "--ip=127.0.0.1",
-        "--f=/run/x/y.json",
-    ]
+    assert arguments[start + 1 :] == [*options, "/runscripts/start-kernel.py", *files]
     assert environment["APPTAINER_BINDPATH"].endswith(",/run/x")
     for words in (("-m", "ipykernel", "--version"), ("-c", "pass", "-m", "ipykernel_launcher")):
         _, arguments = runtime.run(python, *words)
@@ -144,23 +131,12 @@ def test_variables_of_the_easyconfig(tmp_path):
     names = "PATH ONE TWO THREE FOUR APPTAINER_BINDPATH SIFMINE"
     show = f"for name in {names}; do echo ${{!name-none}}; done"
     script = f"source '{root}/share/ebsif/container.sh'"
-    said = printed(
-        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
-        env={"PATH": "/usr/bin:/bin", "BASE": "/base"},
-    ).splitlines()
+    script = f"{script} load; {show}; {script} unload; {show}"
+    said = printed(["bash", "-c", script], env={"PATH": "/usr/bin:/bin", "BASE": "/base"}).splitlines()
     # H21: a comma in the path of a copy
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
-    assert said == [
-        f"{root}/bin:/usr/bin:/bin",
-        "/base/x:y",
-        "$BASE x",
-        "3",
-        "a",
-        binds,
-        f"{root}/a.sif",
-        "/usr/bin:/bin",
-        *["none"] * 6,
-    ]
+    set_now = ["/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif"]
+    assert said == [f"{root}/bin:/usr/bin:/bin", *set_now, "/usr/bin:/bin", *["none"] * 6]
 
 
 def test_search_paths_of_the_easyconfig(tmp_path):
@@ -197,10 +173,8 @@ def test_search_paths_of_the_easyconfig(tmp_path):
         ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
         env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"},
     ).splitlines()
-    assert said == [
-        f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin",
-        "/x /y /usr/bin:/bin",
-    ]
+    searched = f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin"
+    assert said == [searched, "/x /y /usr/bin:/bin"]
 
 
 def test_blanks_at_the_ends_of_values(tmp_path):
@@ -281,13 +255,7 @@ def test_an_environment_of_another_module(root, tmp_path):
     (venv / "host-bin/.run").touch(0o755)
     text = (root / "share/ebsif/activate.sh").read_text()
     (venv / "bin/activate").write_text(f"_EBSIF_MODULE=Other/1.0 _EBSIF_VENV={venv} _EBSIF_USE=\n{text}")
-    result = subprocess.run(
-        [root / "bin/with-module", "echo", "x"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)},
-    )
+    result = attempt([root / "bin/with-module", "echo", "x"], env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"
 
@@ -301,12 +269,6 @@ def test_an_environment_of_another_module(root, tmp_path):
 )
 def test_what_is_no_command(root, command, status, expected):
     """J-01, N-07: with-module says what is wrong itself, not bash with a line of the script."""
-    done = subprocess.run(
-        [root / "bin/with-module", command],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin"},
-    )
+    done = attempt([root / "bin/with-module", command], env={"PATH": "/usr/bin:/bin"})
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith(f"with-module: {expected}")

@@ -112,20 +112,13 @@ def test_a_bill_of_materials(places, tmp_path):
     content = json.loads(text)
     assert content["bomFormat"] == "CycloneDX"
     components = {component["bom-ref"]: component for component in content["components"]}
-    assert set(components) == {
-        "image",
-        "image:numpy@1.0",
-        "image:torch@2.0+cpu",
-        "user-software:einops@1",
-        "user-software:gone@3",
-    }
+    of_user_software = {"user-software:einops@1", "user-software:gone@3"}
+    assert set(components) == {"image", "image:numpy@1.0", "image:torch@2.0+cpu", *of_user_software}
     assert components["image"]["hashes"] == [{"alg": "SHA-256", "content": SHA256}]
     assert components["image:torch@2.0+cpu"]["purl"] == "pkg:pypi/torch@2.0%2Bcpu"
     assert components["user-software:einops@1"]["hashes"] == [{"alg": "SHA-256", "content": SHA256[::-1]}]
-    assert content["dependencies"][0] == {
-        "ref": "module",
-        "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"],
-    }
+    needed = ["image", "user-software:einops@1", "user-software:gone@3"]
+    assert content["dependencies"][0] == {"ref": "module", "dependsOn": needed}
 
 
 def test_a_file_with_other_content_stays(places, tmp_path, ebsif):
@@ -170,12 +163,8 @@ def test_all_kinds_of_packages_are_in_the_bill_of_materials():
         "user-software:gone@3",
     }
     properties = [(one["name"], one["value"]) for one in content["components"][0]["properties"]]
-    assert properties == [
-        ("ebsif:source", "/a.sif"),
-        ("ebsif:signed-by", "AB12"),
-        ("ebsif:signed-by", "unknown"),
-        ("ebsif:label:org.x", "1"),
-    ]
+    signed = [("ebsif:signed-by", "AB12"), ("ebsif:signed-by", "unknown")]
+    assert properties == [("ebsif:source", "/a.sif"), *signed, ("ebsif:label:org.x", "1")]
 
 
 def test_system_packages_are_compared(places, capsys, ebsif):
@@ -280,11 +269,8 @@ def test_records_without_end(eb_prefix, capsys, ebsif, make):
 def test_records_with_sequences_for_terminals(eb_prefix, capsys):
     """P-06, security 8: what is in somebody else's record is escaped when it is printed."""
     bad = "x\x1b]0;PWN\x07"
-    record = {
-        "image": {"file": f"{bad}.sif", "sha256": "0" * 64},
-        "venv_packages": [f"{bad}==1"],
-        "stages": [{"name": "one", "requirements": bad}],
-    }
+    stage, image = {"name": "one", "requirements": bad}, {"file": f"{bad}.sif", "sha256": "0" * 64}
+    record = {"image": image, "venv_packages": [f"{bad}==1"], "stages": [stage]}
     root = eb_prefix.install(MINE, **record)
     eb_prefix.install(BASE)
     for command in (

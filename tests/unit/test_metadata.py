@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from support import CHECKOUT, CONTAINER_FILES, project, tracked
+from support import CHECKOUT, CONTAINER_FILES, attempt, project, tracked
 
 VERSION_FILE = CONTAINER_FILES / "VERSION"
 VERSION = VERSION_FILE.read_text().strip()
@@ -103,13 +103,10 @@ def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
     (tmp_path / "scripts/setup-venv").write_text("#!/bin/sh\necho not refused >&2\nexit 1\n")
     who = "git config user.name x && git config user.email x@example.org"
     script = f"git init -q . && {who} && git add . && git commit -qm 1 && {change} && exec scripts/build-release"
-    done = subprocess.run(
+    done = attempt(
         ["bash", "-ec", f"{script} --repository https://example.org/ebsif"],
         cwd=tmp_path,
         env={**os.environ, "VERSION": str(VERSION_FILE.relative_to(CHECKOUT))},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 1 and said in done.stderr and "not refused" not in done.stderr, done.stderr
 
@@ -143,7 +140,7 @@ def test_the_action_checks_a_catalog(tmp_path):
         ("gpu: none  # review: x", "true"),
     ):
         profile.write_text(f"name: mine\ndescription: a machine\n{text}\n")
-        done = subprocess.run(
+        done = attempt(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", check["run"]],
             cwd=tmp_path,
             env={
@@ -152,9 +149,6 @@ def test_the_action_checks_a_catalog(tmp_path):
                 "CATALOG": "catalog",
                 "STRICT": strict,
             },
-            capture_output=True,
-            text=True,
-            check=False,
         )
         answers.append((done.returncode, re.findall(r"^::\w+ file=[^,]+,line=\d+", done.stdout, re.MULTILINE)))
     assert answers == [

@@ -95,13 +95,11 @@ def test_the_name_alone_means_the_newest_on_any_base(software):
     assert modulerc.installed_meanwhile(str(software.folder), ["1.9-mine", "mine"], {}, "1.9-mine-20261129") is None
     # not a name that is there
     software.install("mine2")
-    assert list(modulerc.names_of_others(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])) == [
-        ("mine2", "P/mine2")
-    ]
+    others = modulerc.names_of_others(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])
+    assert list(others) == [("mine2", "P/mine2")]
     software.install("2.0", "demo")
-    assert list(modulerc.names_of_others(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])) == [
-        ("demo", "P/2.0")
-    ]
+    others = modulerc.names_of_others(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])
+    assert list(others) == [("demo", "P/2.0")]
 
 
 def test_one_that_was_written_just_now(software):

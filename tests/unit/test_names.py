@@ -26,7 +26,7 @@ from ebsif.installed.names import Names, shown
 from ebsif.render import easyconfig
 from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
-from support import description, printed, write_program
+from support import attempt, description, printed, write_program
 
 
 @pytest.fixture
@@ -1662,7 +1662,7 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     assert interpreter.extensions(interpreter.without_date(roots[MINE])) == expected
     for module in (f"{LATER}.10", f"{LATER}.2", LATER, MINE):
         (roots[module] / "share/ebsif/lock.json").unlink()
-    done = subprocess.run([path], capture_output=True, text=True, check=False)
+    done = attempt([path])
     assert done.returncode and done.stderr.endswith("the module was removed\n")
 
 

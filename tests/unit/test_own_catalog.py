@@ -61,9 +61,8 @@ def test_a_record_of_ones_own(place, ebsif):
     )
     text = (place / OWN / "Tool.yaml").read_text()
     # the families of the site are made for other images
-    assert text.partition("\n")[2].startswith(
-        "name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n"
-    )
+    begin = "name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n"
+    assert text.partition("\n")[2].startswith(begin)
     assert (place / "data/ebsif/easyconfigs/t/Tool/Tool-9.0.eb").is_file()
     assert sorted(one.name for one in place.iterdir()) == ["data", "images", "project", "site", "sources"]
     # its easyconfig is written when it is installed

@@ -42,42 +42,27 @@ def read(catalog):
     return reading.read(site.read("mine", [catalog]), catalog / "mine")
 
 
+def badges(page):
+    """Return the version in each badge of a page, by its label."""
+    return {one.label: one.version for one in page.badges}
+
+
 def test_short_names_and_badges(catalog):
     """Issue 25, point 1: a short name tells containers apart; badges are data of site and family, with a default."""
     old, new, other = entry.pages(read(catalog))
-    assert [page.short_name for page in (old, new, other)] == [
-        "PyTorch 2.9",
-        "PyTorch 2.10 debug",
-        "PyTorch 2.10 vllm-1 other",
-    ]
+    expected = ["PyTorch 2.9", "PyTorch 2.10 debug", "PyTorch 2.10 vllm-1 other"]
+    assert [page.short_name for page in (old, new, other)] == expected
     assert [page.date for page in (old, new)] == ["2026-01-01", "2026-06-01"]
-    assert [(one.label, one.version) for one in old.badges] == [
-        ("torch", "2.9"),
-        ("ROCm", "6.4"),
-        ("Python", "3.11"),
-        ("vLLM", "0.8.5"),
-    ]
-    assert [(one.label, one.version) for one in new.badges] == [
-        ("torch", "2.10"),
-        ("ROCm", "7.0"),
-        ("VLLM", "0.9.dev3"),
-        ("flash-attention", ""),
-    ]
+    assert badges(old) == {"torch": "2.9", "ROCm": "6.4", "Python": "3.11", "vLLM": "0.8.5"}
+    assert badges(new) == {"torch": "2.10", "ROCm": "7.0", "VLLM": "0.9.dev3", "flash-attention": ""}
     assert [[one.label for one in badges] for badges in other.columns] == [["torch"], ["ROCm"], ["Python"], ["MPICH"]]
     (catalog / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
-    assert [[one.label for one in page.badges] for page in entry.pages(read(catalog))] == [
-        ["Py"],
-        ["VLLM"],
-        ["Py", "MPICH"],
-    ]
+    assert [[*badges(page)] for page in entry.pages(read(catalog))] == [["Py"], ["VLLM"], ["Py", "MPICH"]]
     # a family without suffix has the label as its suffix
     file = catalog / "mine/containers/PyTorch.yaml"
     file.write_text(re.sub(r"suffix: \S+ ", "", CONTAINERS))
-    assert [page.short_name for page in entry.pages(read(catalog))] == [
-        "PyTorch 2.9",
-        "PyTorch 2.10",
-        "PyTorch 2.10 other",
-    ]
+    expected = ["PyTorch 2.9", "PyTorch 2.10", "PyTorch 2.10 other"]
+    assert [page.short_name for page in entry.pages(read(catalog))] == expected
 
 
 def test_changes_of_each_kind():
@@ -86,10 +71,8 @@ def test_changes_of_each_kind():
     some = entry.pages(containers)
     by_date = {(page.container.full_version.split("-")[-2], page.date): page for page in some}
     full, torch = by_date["full", "2026-05-13"], by_date["torch", "2026-05-13"]
-    assert (full.before.full_version, torch.before.full_version) == (
-        "2.10-rocm-7.0-full-20260415_130625",
-        "2.10-rocm-7.0-torch-20260415_130625",
-    )
+    assert full.before.full_version == "2.10-rocm-7.0-full-20260415_130625"
+    assert torch.before.full_version == "2.10-rocm-7.0-torch-20260415_130625"
     assert full.changes == torch.changes == []
     near = build.neighbors(some)
     for page, kind in ((full, "full"), (torch, "torch")):
@@ -275,17 +258,12 @@ def test_which_one_to_take(catalog):
     )
 
     def rows():
-        current, archived = build.grouped(entry.pages(read(catalog)))
-        return [
-            [[page.container.date for page in kind] for _, kinds in part for kind in kinds]
-            for part in (current, archived)
-        ]
+        parts = build.grouped(entry.pages(read(catalog)))
+        return [[[page.container.date for page in kind] for _, kinds in part for kind in kinds] for part in parts]
 
     # another ROCm, or no vLLM, is another kind
-    assert rows() == [
-        [["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]],
-        [["20260501"]],
-    ]
+    current = [["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]]
+    assert rows() == [current, [["20260501"]]]
     # docs E3: the newest one isn't necessarily the one to take
     assert not any(page.is_recommended for page in entry.pages(read(catalog)))
     path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))

@@ -111,11 +111,8 @@ def test_a_second_signal(tmp_path, monkeypatch, number, error):
     new = replacement(tmp_path / "1.0", is_beside=True)
     easyblock = easyblock_of(new)
     # a shell may have started the tests with Ctrl-C ignored
-    handlers = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: stop_without_a_terminal,
-        signal.SIGHUP: signal.SIG_DFL,
-    }
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: stop_without_a_terminal}
+    handlers[signal.SIGHUP] = signal.SIG_DFL
     before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
     try:
         for wanted in ({"1.0": "1.0"}, {}):
@@ -189,14 +186,11 @@ def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
         for name, text in texts.items():
             (folder / f"{name}.py").write_text(text)
         assert has_new_files(str(folder))
-        subprocess.run(
-            [tmp_path / "venv/bin/python", "-I", "-", "2", str(FILE_TIME)], input=program, text=True, check=False
-        )
+        command = [tmp_path / "venv/bin/python", "-I", "-", "2", str(FILE_TIME)]
+        subprocess.run(command, input=program, text=True, check=False)
         assert not has_new_files(str(folder))
-        return {
-            path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes())
-            for path in folder.glob("__pycache__/*.pyc")
-        }
+        files = folder.glob("__pycache__/*.pyc")
+        return {path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     first = compiled(one="A = 1\n", two="A = 1\n", template="{{ no }} Python")
     assert set(first) == {"one", "two"}

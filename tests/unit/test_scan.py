@@ -127,10 +127,8 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     assert f"2 new records; to write: ebsif scan --site mine --catalog {place.folder}/own --write\n" in shown
     # `ebsif scan --write && ebsif render` renders
     assert place.update("--write") == 0
-    assert (
-        f"Next: ebsif render --site mine --catalog {place.folder}/own && ebsif check --deep --site mine "
-        in capsys.readouterr().err
-    )
+    command = f"Next: ebsif render --site mine --catalog {place.folder}/own && ebsif check --deep --site mine "
+    assert command in capsys.readouterr().err
     assert place.catalog.read_text() == before + added
     records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")
     assert records[-2].module == "lumi-multitorch/2.11-rocm-7.1-full-20261101_120000"

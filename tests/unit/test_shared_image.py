@@ -325,11 +325,7 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
         (None, ["a"], ["requirements"]),
         (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
         ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
-        (
-            [{"name": "one", "requirements": "a"}, {"requirements": "b"}],
-            [{"name": "one", "requirements": "c"}],
-            ["one", None, "one (more)"],
-        ),
+        ([{"name": "one"}, {"requirements": "b"}], [{"name": "one"}], ["one", None, "one (more)"]),
         ([{"name": "one"}, {"name": "one (more)"}], [{"name": "one"}], ["one", "one (more)", "one (more 2)"]),
     ],
 )

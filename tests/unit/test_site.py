@@ -230,14 +230,8 @@ def test_containers_of_an_extended_site(sites):
     ("profiles", "expected"),
     [
         ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no site 'base' \(known: none\)"),
-        (
-            {"first_test": OWN, "second_base": BASE + "extends: test\n"},
-            "second/base/site.yaml:12: extends: the site extends itself",
-        ),
-        (
-            {"first_base": OWN.replace("test\n", "base\n", 1)},
-            "first/base/site.yaml:3: extends: no other catalog has a site 'base'",
-        ),
+        ({"first_test": OWN, "second_base": BASE + "extends: test\n"}, "second/base/site.yaml:12: .*extends itself"),
+        ({"first_base": OWN.replace("test\n", "base\n", 1)}, "first/base/site.yaml:3: .*no .* has a site 'base'"),
         (
             {"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
             r"first/test/site.yaml:5: binds.optional, entry 1: should be source",

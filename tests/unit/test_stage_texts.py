@@ -14,11 +14,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import pip
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.packages import (
-    Packages,
-    built_for,
-    constraint_lines,
-)
+from easybuild.easyblocks.generic.container.packages import Packages, built_for, constraint_lines
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.scripts import commands_of_host
@@ -318,13 +314,8 @@ def test_paths_in_included_files(tmp_path):
     (tmp_path / "deep/more.txt").write_text(f"-f /srv/b --no-index\n-r {tmp_path}/deep.txt\n-c ../pins.txt\n-r lost\n")
     (tmp_path / "pins.txt").write_text("a==1\n")
     found = [str(tmp_path / name) for name in ("deep.txt", "deep/more.txt", "pins.txt", "deep/lost")]
-    assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths() == [
-        found[0],
-        "/srv/a/aaa.whl",
-        found[1],
-        "/srv/b",
-        *found[2:],
-    ]
+    expected = [found[0], "/srv/a/aaa.whl", found[1], "/srv/b", *found[2:]]
+    assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths() == expected
 
 
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
@@ -533,12 +524,7 @@ def test_constraints_of_the_person_are_not_of_the_image():
 
 
 @pytest.mark.parametrize(
-    ("library", "kind"),
-    [
-        ("libcudart.so.12", "CUDA"),
-        ("libamdhip64.so.6", "ROCm"),
-        ("libz.so.1", None),
-    ],
+    ("library", "kind"), [("libcudart.so.12", "CUDA"), ("libamdhip64.so.6", "ROCm"), ("libz.so.1", None)]
 )
 def test_a_library_for_other_gpu_software_is_explained(library, kind):
     """A wheel for another version of ROCm or CUDA: the error at import is explained."""
@@ -622,10 +608,8 @@ def test_directories_without_metadata(tmp_path, python):
             (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
     (tmp_path / "binary-1.0.dist-info").mkdir()
     (tmp_path / "binary-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
-    newer = (
-        "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n"
-        f"old = m.PathDistribution.metadata.fget\n{python}\n"
-    )
+    newer = "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n"
+    newer += f"old = m.PathDistribution.metadata.fget\n{python}\n"
     said = installed_packages(tmp_path, newer)
     found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
     assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]

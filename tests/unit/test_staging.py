@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, write_program
+from support import CONTAINER_FILES, attempt, write_program
 
 PROGRAM = CONTAINER_FILES / "runscripts/stage-software"
 
@@ -36,14 +36,7 @@ class Node:
 
     def run(self, *arguments, status=0, **environment):
         """Run the script; return (standard output, standard error)."""
-        result = subprocess.run(
-            ["bash", PROGRAM, *arguments],
-            env={**self.environment, **environment},
-            check=False,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        result = attempt(["bash", PROGRAM, *arguments], env={**self.environment, **environment})
         assert result.returncode == status, result.stderr
         return result.stdout, result.stderr
 

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import time
 import urllib.parse
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from serving import START, Job, SocketConnection, ask
+from support import attempt
 
 
 @pytest.fixture
@@ -195,13 +195,10 @@ def test_a_server_that_does_not_answer(served, environment, options, status, rea
 
 def test_a_program_that_the_container_lacks(served):
     """Y-03, N-07: the message names the program."""
-    told = subprocess.run(
+    told = attempt(
         [sys.executable, START, "--ready=/", "--", "no-such-server", "{socket}"],
         env={"OPENAI_API_KEY": "x", "EBSIF_LOADED_MODULE": "M/.1"},
         cwd=served.folder,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert told.returncode == 1
     assert "the container can't start no-such-server: No such file" in told.stderr

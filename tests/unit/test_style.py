@@ -4,20 +4,19 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 from easybuild.framework.easyconfig.style import check_easyconfigs_style
-from support import CHECKOUT, printed, tracked
+from support import CHECKOUT, attempt, printed, tracked
 
 BIN = Path(sys.prefix) / "bin"
 
 
 def check(*command):
     """Run a tool; its output is the message if it fails."""
-    result = subprocess.run([str(word) for word in command], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    result = attempt([str(word) for word in command], cwd=CHECKOUT)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -52,7 +51,7 @@ MISSPELLED = [
 ]
 # the same where the generator uses the easyblocks
 MISSPELLED = [(f"easyblocks/generic/{file}", right, wrong) for file, right, wrong in MISSPELLED] + [
-    ("generator/ebsif/installed/sbom.py", "record.artifacts,", "record.artefacts,"),
+    ("generator/ebsif/installed/sbom.py", "record.artifacts,", "record.artefacts,")
 ]
 
 
@@ -67,7 +66,7 @@ def test_mypy_finds_misspelled_names(tmp_path):
         text = (tmp_path / file).read_text()
         assert right in text, (file, right)
         (tmp_path / file).write_text(text.replace(right, wrong, 1))
-    found = subprocess.run(
+    found = attempt(
         [
             BIN / "mypy",
             f"--config-file={CHECKOUT}/pyproject.toml",
@@ -76,9 +75,6 @@ def test_mypy_finds_misspelled_names(tmp_path):
             *sorted({file for file, _, _ in MISSPELLED if file.startswith("generator/")}),
         ],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     ).stdout
     errors = re.findall(r'^((?:easyblocks|generator)/.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
     assert sorted(errors) == sorted((file, re.findall(r"\w+", wrong)[-1]) for file, _, wrong in MISSPELLED), found

@@ -34,19 +34,8 @@ VERSIONS = [
     ("r9-x", "r10-x"),
 ]
 # dates of extensions, the oldest one first
-DATES = [
-    "2026.1.2",
-    "2026.11.28",
-    "20251231",
-    "20260101",
-    "20260101.2",
-    "20260101.10",
-    "v1",
-    "v1.9",
-    "v9",
-    "v10",
-    "v_1",
-]
+NUMBERED = ["20260101", "20260101.2", "20260101.10"]
+DATES = ["2026.1.2", "2026.11.28", "20251231", *NUMBERED, "v1", "v1.9", "v9", "v10", "v_1"]
 
 
 def record(module, date=None):
@@ -129,28 +118,10 @@ def test_dates_that_are_refused(eb_prefix, ebsif, date):
 def test_versions_as_pip_orders_them():
     """H-01: the order of versions is that of the packaging library, which easyblocks don't have."""
     chosen = random.Random(1)
-    ends = [
-        "",
-        "",
-        "rc1",
-        "rc2",
-        "rc10",
-        "rc",
-        "a1",
-        "b2",
-        ".dev1",
-        ".post1",
-        "a1.dev1",
-        ".post1.dev2",
-        "rc1.post1",
-        "+cpu",
-    ]
-    versions = sorted(
-        {
-            ".".join(str(chosen.choice([0, 0, 1, 2, 10])) for _ in range(chosen.randint(1, 4))) + chosen.choice(ends)
-            for _ in range(300)
-        }
-    )
+    before = ["rc1", "rc2", "rc10", "rc", "a1", "b2", ".dev1"]
+    ends = ["", "", *before, ".post1", "a1.dev1", ".post1.dev2", "rc1.post1", "+cpu"]
+    numbers = [".".join(str(chosen.choice([0, 0, 1, 2, 10])) for _ in range(chosen.randint(1, 4))) for _ in range(300)]
+    versions = sorted({number + chosen.choice(ends) for number in numbers})
     for _ in range(3000):
         one, other = chosen.choice(versions), chosen.choice(versions)
         expected = Version(one) < Version(other)

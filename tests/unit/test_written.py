@@ -6,24 +6,7 @@ import pytest
 from easybuild.easyblocks.generic.container import written
 from easybuild.easyblocks.generic.container.written import UnfitError
 
-CODE = [
-    '"',
-    "[exec",
-    "]==]",
-    "[",
-    "]",
-    "$(id)",
-    "${HOME}",
-    "a b",
-    "a\nb",
-    "a\n",
-    "a\\",
-    "`id`",
-    "a;b",
-    "{",
-    "\x1b[2J",
-    "",
-]
+CODE = [*'"[]{', "[exec", "]==]", "$(id)", "${HOME}", "a b", "a\nb", "a\n", "a\\", "`id`", "a;b", "\x1b[2J", ""]
 
 
 @pytest.mark.parametrize("code", CODE)
