@@ -20,32 +20,19 @@ from support import CHECKOUT, CONTAINER_FILES, tracked
 PYTHON = "\n".join(
     path.read_text() for path in tracked("easyblocks/generic/*.py") if CONTAINER_FILES not in path.parents
 )
-# regular expressions that find the value in Python and in scripts
-SAME = {
-    "the settings of the module": (
-        r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)",
-        dict.fromkeys(
-            [
-                "share/ebsif/set-environment.sh",
-                "share/ebsif/container.sh",
-                "modulefile/container.lua",
-                "modulefile/container.tcl",
-            ],
-            r"/share/ebsif/(module\.\w+)",
-        ),
-    ),
-    "the module's own directory of run scripts": (r"\['(/runscripts)'\]", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
-}
 
 
-@pytest.mark.parametrize("what", SAME)
-def test_values(what):
-    """Values that scripts use and Python expects are equal."""
-    expression, files = SAME[what]
-    expected = set(re.findall(expression, PYTHON))
-    assert len(expected) == 1
-    for name, found in files.items():
-        assert set(re.findall(found, (CONTAINER_FILES / name).read_text())) == expected, name
+def test_values():
+    """Paths that scripts use and Python expects are equal: the settings of the module, and its run scripts."""
+
+    def found(expression, name):
+        return set(re.findall(expression, (CONTAINER_FILES / name).read_text()))
+
+    (settings,) = re.findall(r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)", PYTHON)
+    names = ("share/ebsif/set-environment.sh", "share/ebsif/container.sh")
+    for name in (*names, "modulefile/container.lua", "modulefile/container.tcl"):
+        assert found(r"/share/ebsif/(module\.\w+)", name) == {settings}, name
+    assert set(re.findall(r"\['(/runscripts)'\]", PYTHON)) == found(r"\*:(/\w+):\*", "share/ebsif/common.bash") != set()
 
 
 def test_the_message_of_make_squashfs():
@@ -148,17 +135,15 @@ def test_binds(bind):
     assert accepts(fieldtypes.Bind, bind) == (values.bind_problem(bind) is None)
 
 
+FULL = "the disk is full (make room, or choose another directory)"
+REFUSED = "the connection was refused (check host and port, and whether the server is running)"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "'/a': [Errno 28] No space left on device: '/a'",
-            "'/a': the disk is full (make room, or choose another directory): '/a'",
-        ),
-        (
-            "HTTP([Errno 111] Connection refused). Use a copy",
-            "HTTP(the connection was refused (check host and port, and whether the server is running)). Use a copy",
-        ),
+        ("'/a': [Errno 28] No space left on device: '/a'", f"'/a': {FULL}: '/a'"),
+        ("HTTP([Errno 111] Connection refused). Use a copy", f"HTTP({REFUSED}). Use a copy"),
         ("[Errno 2] No such file: 'x'", "No such file: 'x'"),
     ],
 )
@@ -206,13 +191,7 @@ def test_shared_modules_do_not_import_easybuild(module):
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        "",
-        [],
-        "a\nb==1",
-        "a\n\n  b==1\n",
-        ["a", "b==1"],
-        ["a", "# why", "b==1"],
+        *(None, "", [], "a\nb==1", "a\n\n  b==1\n", ["a", "b==1"], ["a", "# why", "b==1"]),
         [{"requirements": "a\nb==1"}],
         [{"name": "one", "requirements": ["a"]}, {"requirements": ["b==1"], "no_deps": True}],
         [{"post": ["true"]}],
@@ -262,12 +241,8 @@ def test_values_of_a_record_have_their_types(kind, value, wrong):
 
     wing D6a: whatever its name is, that of a method included.
     """
-    content = {
-        "image": {"file": "a.sif", "size": 1, "new": 2},
-        "system_packages": {"deb": ["a==1"]},
-        "new": [3],
-        **dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1),
-    }
+    content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3]}
+    content.update(dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1))
     record = lockfile.Record.parse(json.dumps(content))
     assert json.loads(record.text) == content
     assert json.loads(record.replace(wrappers=["python"]).text) == {**content, "wrappers": ["python"]}

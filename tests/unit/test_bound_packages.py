@@ -22,19 +22,9 @@ from ebsif.render import easyconfig
 from ebsif.report import asking
 from support import installed_packages
 
-IMAGE = Packages(
-    {
-        name: (name, version, "/opt")
-        for name, version in (
-            ("torch", "2.7.1+rocm6.2.4"),
-            ("numpy", "2.4"),
-            ("nvidia-cublas-cu12", "12.1"),
-            ("fsspec", "2026.9"),
-            ("sympy", "1.14"),
-            ("vllm-tools", "1.0"),
-        )
-    }
-)
+VERSIONS = {"torch": "2.7.1+rocm6.2.4", "numpy": "2.4", "nvidia-cublas-cu12": "12.1", "fsspec": "2026.9"}
+VERSIONS.update({"sympy": "1.14", "vllm-tools": "1.0"})
+IMAGE = Packages((name, (name, version, "/opt")) for name, version in VERSIONS.items())
 IMAGE.compiled = {"torch", "numpy"}
 IMAGE.needs = [Need("torch", "sympy", ">=1.13.3", True), Need("fsspec", "sympy", "", True)]
 
@@ -61,18 +51,9 @@ def test_what_a_package_says_of_itself(tmp_path):
         if modules:
             info.joinpath("top_level.txt").write_text(modules)
 
-    package(
-        "pure",
-        "pure.py,,\npure/data.so.txt,,\n",
-        more=[
-            "Requires-Dist: listed<1\n",
-            "Requires-Dist: Walked>=1; python_version > '3'\n",
-            "Requires-Dist: absent\n",
-            "Requires-Dist: single; python_version < '3'\n",
-            "Requires-Dist: single; extra == 'x'\n",
-            "Requires-Dist: single (bad]\n",
-        ],
-    )
+    needs = ["listed<1", "Walked>=1; python_version > '3'", "absent", "single; python_version < '3'"]
+    needs += ["single; extra == 'x'", "single (bad]"]
+    package("pure", "pure.py,,\npure/data.so.txt,,\n", more=[f"Requires-Dist: {need}\n" for need in needs])
     package("listed", "listed/_C.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n")
     package("versioned", "versioned/lib/libx.so.12,sha256=x,1\n")
     package("walked", modules="walked\n")
@@ -84,10 +65,8 @@ def test_what_a_package_says_of_itself(tmp_path):
     said = ast.literal_eval(installed_packages(tmp_path))
     ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
     assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
-    assert [need for need in said["needs"] if need[0] in ours] == [
-        ["pure", "listed", "<1", False, True],
-        ["pure", "walked", ">=1", True, True],
-    ]
+    expected = [["pure", "listed", "<1", False, True], ["pure", "walked", ">=1", True, True]]
+    assert [need for need in said["needs"] if need[0] in ours] == expected
 
 
 def test_why_a_package_of_the_image_is_replaced(tmp_path):
@@ -96,9 +75,8 @@ def test_why_a_package_of_the_image_is_replaced(tmp_path):
     def package(folder, name, version, *needs):
         info = tmp_path / folder / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
-        info.joinpath("METADATA").write_text(
-            "\n".join([f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)])
-        )
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]
+        info.joinpath("METADATA").write_text("\n".join(lines))
 
     package("mine", "fsspec", "2025.3.0")
     package("mine", "datasets", "3.6.0", "fsspec<=2025.3.0")
@@ -109,27 +87,19 @@ def test_why_a_package_of_the_image_is_replaced(tmp_path):
     said = installed_packages(f"{tmp_path / 'mine'}:{tmp_path / 'image'}")
     there = Packages.from_output(said.replace(str(tmp_path / "mine"), "/user-software/venv"))
     (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
-    assert (found["breaks"], found["wanted"]) == (
-        ["s3fs 2026.9.0 needs fsspec==2026.9.0"],
-        ["datasets 3.6.0 needs fsspec<=2025.3.0"],
-    )
+    assert found["breaks"] == ["s3fs 2026.9.0 needs fsspec==2026.9.0"]
+    assert found["wanted"] == ["datasets 3.6.0 needs fsspec<=2025.3.0"]
     assert sorted(found["affects"]) == ["lightning 2.6.6 needs fsspec>=2022.5.0", "torch 2.13.0 needs fsspec>=0.8.5"]
 
 
 def test_how_a_conflict_is_explained():
     """V-02, V-03: each kept package with its reason; only what belongs to the machine needs --force."""
     reasons = {"numpy": "compiled", "sympy": "torch 2.7 needs sympy>=1.13.3"}
-    text = Diagnosis(
-        "    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (), reasons
-    ).text()
-    assert (
-        "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for "
-        "sympy==1.12." in text
-    )
-    assert "\n    ebsif extend ... --replace sympy==1.12\n" in text
-    text = Diagnosis(
-        "    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (), reasons
-    ).text()
+    constraint = "    The user requested (constraint) "
+    text = Diagnosis(f"    The user requested sympy==1.12\n{constraint}sympy>=1.13.3\n", "", (), reasons).text()
+    kept = "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for sympy==1.12."
+    assert kept in text and "\n    ebsif extend ... --replace sympy==1.12\n" in text
+    text = Diagnosis(f"    x 1.0 depends on numpy<1\n{constraint}numpy==2.4\n", "", (), reasons).text()
     assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 needs numpy<1." in text
     assert "\n    ebsif extend ... --replace numpy==VERSION --force\n" in text
 
@@ -178,25 +148,18 @@ def test_only_what_matters_of_a_conflict():
         "ebsif extend ... --replace markupsafe==2.1.5 numpy==1.26.4 torch==2.9.1 --force",
         "ebsif list --has 'markupsafe~=2.0' --has 'numpy<2.0,>=1.17.3' --has torch==2.9.1",
     ]
-    many = CONFLICT.replace(
-        "    The user requested torch==2.9.1",
-        "".join(f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100)),
-    )
+    more = "".join(f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100))
+    many = CONFLICT.replace("    The user requested torch==2.9.1", more)
     assert re.search(r" needs numpy<2; and \d+ more\. Ask", Diagnosis(many).text())
 
 
 def test_requirements_that_contradict_each_other():
     """E-11, requirement-sets 1: what contradicts what is said, and nothing of the package that pip has read last."""
-    found = Diagnosis(
-        "Collecting requests\n"
-        + CONFLICT.replace("torch==2.9.1", "torch==2.0.0").replace(
-            "    The user requested (constraint)", "    package 1 depends on"
-        )
-    )
+    conflict = CONFLICT.replace("torch==2.9.1", "torch==2.0.0")
+    conflict = conflict.replace("    The user requested (constraint)", "    package 1 depends on")
+    found = Diagnosis(f"Collecting requests\n{conflict}")
     assert found.package() == ""
-    assert found.text().startswith(
-        "the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs"
-    )
+    assert found.text().startswith("the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 ")
 
 
 @pytest.mark.parametrize(
@@ -222,17 +185,13 @@ def test_stages_that_may_replace():
     def allow(wanted, lines):
         return [stage.requirements for stage in replacing.allow(stages_of(wanted), lines)]
 
-    assert as_parameter(replacing.allow(stages_of(["a[x]>1", "b"]), ["A==3", "c==1"])) == [
-        {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}
-    ]
+    stage = {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}
+    assert as_parameter(replacing.allow(stages_of(["a[x]>1", "b"]), ["A==3", "c==1"])) == [stage]
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
     assert allow([built], ["a==1"]) == [["a==1"], ["flash-attn"]]
     assert allow([], ["a==1"]) == [["a==1"]]
     # pip wants hashes for all packages of a stage, or for none
-    assert allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"]) == [
-        ["a==1", "c==1"],
-        ["b==1 --hash=sha256:0"],
-    ]
+    assert allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"]) == [["a==1", "c==1"], ["b==1 --hash=sha256:0"]]
     locked = ["a==1 --hash=sha256:1", "b==1 --hash=sha256:0"]
     for line, expected in (
         ("a==1", [locked]),
@@ -242,18 +201,11 @@ def test_stages_that_may_replace():
     ):
         assert allow(locked, [line]) == expected
     url = "a @ https://example.org/a-1.whl --hash=sha256:1"
-    assert allow([url, "b==1 --hash=sha256:0"], ["a==2"]) == [
-        ["a==2"],
-        ["b==1 --hash=sha256:0"],
-    ]
+    assert allow([url, "b==1 --hash=sha256:0"], ["a==2"]) == [["a==2"], ["b==1 --hash=sha256:0"]]
     container = Container.of("A", {}, None, None)
-    environment = Environment(
-        "m",
-        container,
-        BaseImage(container, KnownImage(packages={"a": "1"})),
-        {"a": VenvPackage("a", "3", "a==3", None)},
-        own=tuple(replacing.allow(stages_of(["b"]), ["a==3"])),
-    )
+    image, added = BaseImage(container, KnownImage(packages={"a": "1"})), {"a": VenvPackage("a", "3", "a==3", None)}
+    own = tuple(replacing.allow(stages_of(["b"]), ["a==3"]))
+    environment = Environment("m", container, image, added, own=own)
     assert as_parameter(change.remove(environment, ["a"]).stages) == [{"name": "requirements", "requirements": ["b"]}]
 
 
@@ -265,9 +217,8 @@ def test_who_requires_what():
         ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],
         ["mine 2.0", "extension", "sympy<2"],
     ]
-    assert replacing.dependents("sympy", IMAGE, {"fsspec": own["mine"]}, ["sympy", "torch"]) == [
-        ["mine 2.0", "extension", "sympy<2"]
-    ]
+    hidden = {"fsspec": own["mine"]}
+    assert replacing.dependents("sympy", IMAGE, hidden, ["sympy", "torch"]) == [["mine 2.0", "extension", "sympy<2"]]
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("y\n", True), ("Yes\n", True), ("\n", False), ("", False)])
@@ -284,13 +235,8 @@ def test_a_confirmation(monkeypatch, capsys, answer, expected):
 def test_packages_that_the_site_keeps(tmp_path):
     """S001-19: those of the site and of the record are a parameter of modules with user software."""
     mine = site.Site(name="mine", description="x", keep_packages=["transformers"])
-    values = {
-        "version": "1",
-        "file": "a.sif",
-        "homepage": "https://example.org/",
-        "venv": True,
-        "keep_packages": ["trl", "transformers"],
-    }
+    values = {"version": "1", "file": "a.sif", "homepage": "https://example.org/", "venv": True}
+    values["keep_packages"] = ["trl", "transformers"]
     assert easyconfig.parameters(Container.of("A", values, mine, tmp_path))["keep_packages"] == ["transformers", "trl"]
     values["venv"] = False
     assert "keep_packages" not in easyconfig.parameters(Container.of("A", values, mine, tmp_path))

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 from easybuild.easyblocks.generic.container.imageprograms import sh_command
@@ -12,7 +11,7 @@ from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.written import UnfitError, write_seen
-from support import installed_packages, write_program
+from support import attempt, installed_packages, write_program
 
 STATUS = """\
 Package: libc6
@@ -67,16 +66,8 @@ def look(tmp_path):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         words = sh_command("probe-image.sh", str(folder), str(root), "", *command)
-        done = subprocess.run(
-            ["/bin/sh", *words[1:]],
-            input=program,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"PATH": path},
-            timeout=60,
-        )
-        assert done.stderr == ""
+        done = attempt(["/bin/sh", *words[1:]], input=program, env={"PATH": path}, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
         return str(folder), done.stdout
 
     return run
@@ -105,11 +96,8 @@ def test_rpm(look, tmp_path):
     program.parent.mkdir()
     # each waits until the other has opened the pipe
     write_program(program, f"#!/bin/sh\n: <'{pipe}'\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
-    folder, said = look(
-        {"var/lib/rpm/rpmdb.sqlite": ""},
-        f"{program.parent}:{os.environ['PATH']}",
-        program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n",
-    )
+    path, python = f"{program.parent}:{os.environ['PATH']}", f"open({str(pipe)!r}, 'w')\nprint({{}})\n"
+    folder, said = look({"var/lib/rpm/rpmdb.sqlite": ""}, path, program=python)
     assert said.endswith("{}\n")
     assert read_inventory(folder)["system_packages"] == {"rpm": ["glibc==2.38-1", "perl==4:5.26-1"]}
 
@@ -127,43 +115,33 @@ def test_a_command_in_the_same_container(look, tmp_path):
     os.mkfifo(pipe)
     # at the same time: each waits until the other has opened the pipe
     command = ["sh", "-c", 'echo "$1"; echo no >&2; : <"$2"; exit 3', "sh", "a  b", str(pipe)]
-    folder, said = look(
-        {}, os.environ["PATH"], *command, program=f"import sys\nopen({str(pipe)!r}, 'w')\nprint({{}}, sys.argv)\n"
-    )
+    program = f"import sys\nopen({str(pipe)!r}, 'w')\nprint({{}}, sys.argv)\n"
+    folder, said = look({}, os.environ["PATH"], *command, program=program)
     # all modules that a venv needs are tried
     assert said.endswith("{} ['-']\n")
     assert [read(folder, name) for name in ("output", "errors", "status")] == ["a  b\n", "no\n", "3\n"]
+
+
+CYCLONEDX = [
+    {"name": "libc6", "version": "2.39", "purl": "pkg:deb/ubuntu/libc6@2.39"},
+    {"name": "app", "version": "1"},
+    {"name": "torch", "version": "2.10", "purl": "pkg:pypi/torch@2.10"},
+    {"name": "x", "purl": "pkg:pypi/x"},
+]
+IS_TORCH = [{"referenceLocator": "cpe:2.3:a"}, {"referenceLocator": "pkg:pypi/torch@2.10"}]
+SPDX = [
+    {"name": "image", "versionInfo": "1"},
+    {"name": "torch", "versionInfo": "2.10", "externalRefs": IS_TORCH},
+    {"name": "libc6", "versionInfo": "2.39", "externalRefs": [{"referenceLocator": "pkg:deb/x/libc6@2.39"}]},
+]
 
 
 @pytest.mark.parametrize(
     "content",
     [
         {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.10"}]},
-        {
-            "bomFormat": "CycloneDX",
-            "components": [
-                {"name": "libc6", "version": "2.39", "purl": "pkg:deb/ubuntu/libc6@2.39"},
-                {"name": "app", "version": "1"},
-                {"name": "torch", "version": "2.10", "purl": "pkg:pypi/torch@2.10"},
-                {"name": "x", "purl": "pkg:pypi/x"},
-            ],
-        },
-        {
-            "spdxVersion": "SPDX-2.3",
-            "packages": [
-                {"name": "image", "versionInfo": "1"},
-                {
-                    "name": "torch",
-                    "versionInfo": "2.10",
-                    "externalRefs": [{"referenceLocator": "cpe:2.3:a"}, {"referenceLocator": "pkg:pypi/torch@2.10"}],
-                },
-                {
-                    "name": "libc6",
-                    "versionInfo": "2.39",
-                    "externalRefs": [{"referenceLocator": "pkg:deb/x/libc6@2.39"}],
-                },
-            ],
-        },
+        {"bomFormat": "CycloneDX", "components": CYCLONEDX},
+        {"spdxVersion": "SPDX-2.3", "packages": SPDX},
     ],
 )
 def test_the_image_s_own_list(look, content):
@@ -183,12 +161,9 @@ def test_lists_in_other_formats(look, text):
 
 def test_packages_are_named_once():
     """I-07: what both a database and /.sbom.json list is one package."""
-    record = Record(
-        image_packages=["a==1"],
-        system_packages={"deb": ["b==2"]},
-        image_list={"pypi": ["a==1", "c==3"], "deb": ["b==2"]},
-        venv_packages=["a==1"],
-    )
+    listed = {"pypi": ["a==1", "c==3"], "deb": ["b==2"]}
+    python = {"image_packages": ["a==1"], "venv_packages": ["a==1"]}
+    record = Record(system_packages={"deb": ["b==2"]}, image_list=listed, **python)
     assert record.packages == [
         Package("pypi", "image", "a", "1"),
         Package("pypi", "user-software", "a", "1"),

@@ -166,13 +166,8 @@ def test_what_a_killed_process_has_left(files, target):
     (target.parent / ".x.sif.text").write_text("mine")
     os.utime(target.parent / ".x.sif.text", (1, 1))
     get(files.source, target)
-    assert sorted(path.name for path in target.parent.iterdir()) == [
-        ".x.sif.renamed",
-        ".x.sif.running",
-        ".x.sif.text",
-        "x.sif",
-        "x.sif.source.json",
-    ]
+    there = [".x.sif.renamed", ".x.sif.running", ".x.sif.text", "x.sif", "x.sif.source.json"]
+    assert sorted(path.name for path in target.parent.iterdir()) == there
 
 
 def test_directories_that_are_closed(files, tmp_path):

@@ -16,26 +16,17 @@ from httpfiles import SIF_LAYER, digest_of, serve_files
 from support import write_program
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+HTTPS = "https://images.example/x.sif"
 
 
 @pytest.fixture(autouse=True)
 def no_login(tmp_path, monkeypatch):
     """A home directory without logins."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in (
-        "APPTAINER_CONFIGDIR",
-        "SINGULARITY_CONFIGDIR",
-        "DOCKER_CONFIG",
-        "http_proxy",
-        "https_proxy",
-        "APPTAINER_AUTH_FILE",
-        "SINGULARITY_AUTH_FILE",
-        *(
-            f"{prefix}DOCKER_{what}"
-            for prefix in ("", "APPTAINER_", "SINGULARITY_")
-            for what in ("USERNAME", "PASSWORD")
-        ),
-    ):
+    names = ["DOCKER_CONFIG", "http_proxy", "https_proxy"]
+    for prefix in ("", "APPTAINER_", "SINGULARITY_"):
+        names += [f"{prefix}{name}" for name in ("CONFIGDIR", "AUTH_FILE", "DOCKER_USERNAME", "DOCKER_PASSWORD")]
+    for name in names:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -44,11 +35,11 @@ def opened(files):
     return open_repository(f"oras://{files.host}/ai/x:1")
 
 
-def log_in(home, host, password="s3cret"):
+def log_in(home, host, password="s3cret", user="user", file=".apptainer/docker-config.json"):
     """Write the file that `apptainer registry login` writes."""
-    (home / ".apptainer").mkdir(exist_ok=True)
-    auth = base64.b64encode(f"user:{password}".encode()).decode()
-    (home / ".apptainer/docker-config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+    (home / file).parent.mkdir(exist_ok=True)
+    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    (home / file).write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +49,7 @@ def log_in(home, host, password="s3cret"):
         ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, "")),
         (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, "")),
         ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, "")),
-        (
-            f"https://images.example/x.sif#sha256={DIGEST[7:]}",
-            ("https", None, None, None, DIGEST, "https://images.example/x.sif"),
-        ),
+        (f"{HTTPS}#sha256={DIGEST[7:]}", ("https", None, None, None, DIGEST, HTTPS)),
         ("oci:/srv/layout:1.0", ("oci", None, None, "1.0", None, "/srv/layout")),
     ],
 )
@@ -126,15 +114,7 @@ def test_names(tmp_path, monkeypatch, text, read):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "registry.example/x:1",
-        "oras://",
-        "oras://host/UPPER:1",
-        "oci:",
-        "https://registry.example/x.sif",
-        "oras://host/x@sha256:12",
-    ],
+    "text", ["registry.example/x:1", "oras://", "oras://host/UPPER:1", "oci:", HTTPS, "oras://host/x@sha256:12"]
 )
 def test_wrong_names(text):
     """R-02: an error that begins with the name, and says what it should be."""
@@ -147,17 +127,12 @@ def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
     """R-09: logins come from the files and variables that the runtime reads, and don't show their secrets."""
     assert login_for("registry.example") is None
     (tmp_path / ".docker").mkdir()
-    (tmp_path / ".docker/config.json").write_text(
-        json.dumps(
-            {
-                "auths": {
-                    "https://registry.example/v2/": {"username": "docker", "password": "p"},
-                    "https://index.docker.io/v1/": {"identitytoken": "refresh"},
-                    "broken.example": {"auth": "%%%"},
-                }
-            }
-        )
-    )
+    auths = {
+        "https://registry.example/v2/": {"username": "docker", "password": "p"},
+        "https://index.docker.io/v1/": {"identitytoken": "refresh"},
+        "broken.example": {"auth": "%%%"},
+    }
+    (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": auths}))
     assert login_for("registry.example")[:2] == ("docker", "p")
     assert login_for("docker.io").token == "refresh"
     assert login_for("broken.example") is None
@@ -173,32 +148,20 @@ def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
 
 def test_where_apptainer_stores_a_login(tmp_path, monkeypatch):
     """R-09: its own directory, if that is named, in which it calls the file config.json; a file that is named wins."""
-
-    def store(path, user):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        entry = {"auth": base64.b64encode(f"{user}:very:secret".encode()).decode()}
-        path.write_text(json.dumps({"auths": {"registry.example": entry}}))
-
     monkeypatch.setenv("APPTAINER_CONFIGDIR", str(tmp_path / "configuration"))
     assert login_for("registry.example") is None
-    for place, user in (
-        (".docker/config.json", "docker"),
-        ("configuration/config.json", "configured"),
-        ("configuration/docker-config.json", "first"),
-    ):
-        store(tmp_path / place, user)
-        assert login_for("registry.example").user == user
-    store(tmp_path / "named.json", "named")
+    for file in (".docker/config.json", "configuration/config.json", "configuration/docker-config.json"):
+        log_in(tmp_path, "registry.example", user=f"of {file}", file=file)
+        assert login_for("registry.example").user == f"of {file}"
+    log_in(tmp_path, "registry.example", "very:secret", "named", "named.json")
     monkeypatch.setenv("APPTAINER_AUTH_FILE", str(tmp_path / "named.json"))
     assert login_for("registry.example")[:2] == ("named", "very:secret")
 
 
 def test_logins_of_helpers(tmp_path, monkeypatch):
     """R-09: a program that keeps the logins is asked."""
-    write_program(
-        tmp_path / "docker-credential-test",
-        '#!/bin/sh\nread host\necho "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"from helper\\"}"\n',
-    )
+    answer = '{"Username": "%s", "Secret": "from helper"}'
+    write_program(tmp_path / "docker-credential-test", f"#!/bin/sh\nread host\nprintf '{answer}' \"$host\"\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / ".apptainer").mkdir()
     (tmp_path / ".apptainer/docker-config.json").write_text('{"credsStore": "test"}')
@@ -285,9 +248,8 @@ def test_proxies_are_for_other_machines(monkeypatch):
         for name, place in (("127.0.0.1:1", ""), ("images.example", proxy), ("b\u00fccher.example", proxy)):
             with pytest.raises(TransferError) as error:
                 open_url(Request(f"http://{name}/x.sif"))
-            assert str(error.value) == (
-                f"no connection to {name}{place}: the connection was refused (check host and "
-                "port, and whether the server is running)"
+            assert str(error.value).startswith(
+                f"no connection to {name}{place}: the connection was refused (check host"
             )
 
 
