@@ -6,7 +6,7 @@ import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
 from ebsif.catalog.stages import stages_of
 from ebsif.environments import bases, impossible
-from ebsif.environments.baseimage import BaseImage
+from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -29,7 +29,7 @@ def said(monkeypatch):
     def run(wanted, own=()):
         started.clear()
         image = BaseImage(SimpleNamespace(), KnownImage("3.11", THERE), frozenset(own))
-        return impossible.why_impossible(image, stages_of(wanted)), bool(started)
+        return impossible.why_impossible(WantedStages(image, stages_of(wanted))), bool(started)
 
     return run
 
@@ -132,7 +132,8 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
     monkeypatch.setitem(THERE, "torch", torch)
     monkeypatch.setattr(inspection, "programs_of", programs_of)
     monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
-    note = impossible.without_compiler(BaseImage(SimpleNamespace(), KnownImage("3.11", THERE)), stages_of(wanted))
+    image = BaseImage(SimpleNamespace(), KnownImage("3.11", THERE))
+    note = impossible.without_compiler(WantedStages(image, stages_of(wanted)))
     assert bool(compiler) == bool(note)
     if compiler:
         assert note.startswith(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from ebsif.catalog.stages import stages_of
 from ebsif.environments import bases, indexes, offers, pytorch
-from ebsif.environments.baseimage import BaseImage
+from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import KnownImage
 
@@ -81,7 +81,7 @@ def said(monkeypatch, index):
         text = f"[global]\nindex-url = {index}\n" if settings is None else settings
         monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
         Index.asked.clear()
-        answer = indexes.ask(image, stages_of(wanted), typed)
+        answer = indexes.ask(WantedStages(image, stages_of(wanted)), typed)
         return answer.problem or pytorch.offer(answer.builds)
 
     return run

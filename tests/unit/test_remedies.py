@@ -129,7 +129,7 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     container = Container.of("x", {"version": "1", "suffix": "", "requirements": "own"}, None, None)
     monkeypatch.setattr(extending, "require_places", lambda _: None)
     monkeypatch.setattr(extending, "find_base", lambda _: container)
-    monkeypatch.setattr(impossible, "why_impossible", lambda image, stages: f"{stages[0].lines} {sorted(image.hidden)}")
+    monkeypatch.setattr(impossible, "why_impossible", lambda wanted: f"{wanted.lines} {sorted(wanted.image.hidden)}")
     monkeypatch.setattr(indexes, "ask", lambda *_: indexes.Answer("unknown"))
     wish = extending.Wish(Request("extend"), "x/1", add=["a b", "torch==2.9.1", "c d"])
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:

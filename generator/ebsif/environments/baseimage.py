@@ -1,18 +1,28 @@
 """The image that an extension is made on: what is known of it, and what only it can say."""
 
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
+from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.values import normal_name
+
+from ebsif.catalog import selection
 from ebsif.catalog.container import Container
+from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
 from ebsif.images import inspection
+from ebsif.installed.places import Installation
 from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.lines import parsed
 from ebsif.render.easyconfig import keep_packages
 
 if TYPE_CHECKING:
     from easybuild.easyblocks.generic.container.packages import Packages
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,26 @@ class BaseImage:
     hidden: frozenset[str] = frozenset()
     given: Optional[Path] = None
 
+    @classmethod
+    def of(
+        cls,
+        container: Container,
+        installation: Optional[Installation] = None,
+        hidden: Collection[str] = (),
+        given: Optional[Path] = None,
+    ) -> "BaseImage":
+        """Return the image of a container: what the record of its installation says, else what the catalog says."""
+        if installation and (installation.root / lockfile.RECORD).is_file():
+            record = installation.record
+            python, packages = record.versions.get("python"), record.image_versions
+            digest = record.image.sha256 or container.sha256
+        else:
+            packages, digest = selection.components_of(container), container.sha256
+            python = packages.pop("python", None)
+            # the catalog may say just 3
+            python = python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None
+        return cls(container, KnownImage(python, packages, digest), frozenset(hidden), given)
+
     @property
     def path(self) -> Path:
         """The image on this machine."""
@@ -48,3 +78,42 @@ class BaseImage:
         """Why some of its packages are kept, by normalized name."""
         named = [*keep_packages(self.container), *self.container.parameters.get("keep_packages", [])]
         return self.packages.bound(named)
+
+
+@dataclass(frozen=True)
+class AskedPackage:
+    """
+    What a stage asks an index for: the normalized name, and the requirement.
+
+    Packages with the names in `free` may be other ones than the image has.
+    """
+
+    stage: Stage
+    name: str
+    wanted: "Requirement"
+    free: frozenset[str]
+
+
+@dataclass(frozen=True)
+class WantedStages:
+    """Stages that are wanted on an image."""
+
+    image: BaseImage
+    stages: Sequence[Stage]
+
+    @cached_property
+    def asked(self) -> list[AskedPackage]:
+        """What they ask an index for: stages may replace some packages, and user software may hide some."""
+        environments = self.image.known.marker_environments
+        return [
+            AskedPackage(stage, normal_name(wanted.name), wanted, free)
+            for stage in self.stages
+            for free in [self.image.hidden.union(map(normal_name, stage.allow_replace))]
+            for wanted in filter(None, map(parsed, stage.lines))
+            if not wanted.url and (not wanted.marker or any(map(wanted.marker.evaluate, environments)))
+        ]
+
+    @property
+    def lines(self) -> list[str]:
+        """Their lines that name a package."""
+        return lines_of(self.stages)

@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.image.installed import InstalledImag
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, lock_of
 
-from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import stages_of
@@ -21,7 +20,6 @@ from ebsif.errors import EbsifError
 from ebsif.installed import places
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
-from ebsif.packages.formats.wanted import KnownImage
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
@@ -184,17 +182,6 @@ def no_image(container: Container) -> ExtendingError:
         f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
         f"paths nor in {', '.join(folders) or 'a directory of the site'}): give its path with --image FILE"
     )
-
-
-def known_image(container: Container, installation: Optional[Installation] = None) -> KnownImage:
-    """Return what the record of the installation of a container says about its image, else what the catalog says."""
-    if installation and (installation.root / lockfile.RECORD).is_file():
-        record = installation.record
-        return KnownImage(record.versions.get("python"), record.image_versions, record.image.sha256 or container.sha256)
-    packages = selection.components_of(container)
-    python = packages.pop("python", "")
-    # the catalog may say just 3
-    return KnownImage(python if re.fullmatch(r"\d+(\.\d+)+", python) else None, packages, container.sha256)
 
 
 def image_of(container: Container) -> Path:

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
@@ -19,7 +18,6 @@ from ebsif.installed import current, ownfiles, places
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import extras_in, has_hash, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
@@ -168,47 +166,33 @@ class Environment:
 # --- what an installed extension has now
 
 
-def environment_of(installation: Installation, names: Names, image: Optional[Path] = None) -> Environment:
+def environment_of(installation: Installation, names: Names, given: Optional[Path] = None) -> Environment:
     """
     Return the current packages of an installation, and what was asked for, adapted to what was changed by hand.
 
-    `image` is that of the command line.
+    `given` is the image on the command line.
     """
-    container, packages = bases.of_installation(installation, names.site), packages_of(installation)
-    base = bases.base_of(installation, names)
-    shared = number_shared(container.stages, base.stages if base else ())
-    known, before = bases.known_image(container, installation), installation.record.venv_versions
+    container, base = bases.of_installation(installation, names.site), bases.base_of(installation, names)
+    packages = current.packages_or_recorded(installation)
+    image = BaseImage.of(container, installation, packages, given)
+    before = installation.record.venv_versions
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
-    stages = [
-        stage.replace(
-            requirements=[line for text in stage.written for line in line_now(text, packages, known, changed, before)]
-        )
-        for stage in container.stages
-    ]
     added = {name: package for name, package in packages.items() if name not in before}
+    gone = before.keys() - packages.keys() - venv.TOOLS
+    stages = current.stages_now(container.stages, packages, changed, gone, image.known.packages)
+    shared = number_shared(container.stages, base.stages if base else ())
     environment = Environment(
         places.word(installation),
         container,
-        BaseImage(container, known, frozenset(packages), image),
+        image,
         packages,
         tuple(stages[:shared]),
         tuple(stages[shared:]),
         base,
         lines_for(added),
-        before.keys() - venv.TOOLS != packages.keys() or bool(changed),
+        bool(changed or added or gone),
     )
     return with_by_hand(environment, added.values()) if added else environment
-
-
-def packages_of(installation: Installation) -> dict[str, VenvPackage]:
-    """Return the packages in user software, or the recorded ones if it can't be read, by normalized name."""
-    packages = current.packages_of(installation)
-    if packages is None:
-        packages = {
-            normal_name(name): VenvPackage(name, version, f"{name}=={version}", None)
-            for name, version in versions_in(installation.record.venv_packages).items()
-        }
-    return {name: package for name, package in packages.items() if name not in venv.TOOLS}
 
 
 def number_shared(stages: Sequence[Stage], inherited: Sequence[Stage]) -> int:
@@ -219,24 +203,6 @@ def number_shared(stages: Sequence[Stage], inherited: Sequence[Stage]) -> int:
             break
         number += 1
     return number
-
-
-def line_now(
-    text: str, packages: Mapping[str, VenvPackage], image: KnownImage, changed: set[str], before: Mapping[str, str]
-) -> list[str]:
-    """
-    Return a requirement line as it has to be to get the current packages of user software: one line or none.
-
-    `changed` are those that have another version than at the installation, `before` the versions at that time.
-    """
-    name = name_in(text)
-    package = packages.get(name)
-    if not name or (package and name not in changed and " @ " not in (package.line or "")):
-        return [text]
-    if name in before and not package and name not in image.packages:
-        output.note(f"{name} was removed by hand, so it is left out")
-        return []
-    return current.pinned(text, dict(packages), set(image.packages)) if package else [text]
 
 
 def with_by_hand(environment: Environment, added: Iterable[VenvPackage]) -> Environment:

@@ -1,6 +1,5 @@
 """From what was typed to an Extension: of a container or an installed module, or an extension that is changed."""
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,11 +18,11 @@ from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import ownfiles, places
+from ebsif.installed import current, ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, typed, venv
-from ebsif.packages.formats.wanted import WantedPackages, WrongLinesError
+from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
 from ebsif.packages.lines import names_in
 from ebsif.report import output
 
@@ -31,6 +30,24 @@ from ebsif.report import output
 NAME = "mine"
 # Installs nothing, for somebody who has said no.
 DECLINED = None
+
+
+@dataclass(frozen=True)
+class TypedLines:
+    """The requirement lines that were typed, and what is `wrong` with others, which can't be used at all."""
+
+    lines: Sequence[str] = ()
+    wrong: str = ""
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The lines as stages."""
+        return requirements.split_into_stages(list(self.lines))
+
+    def require_usable(self, why_not: str) -> None:
+        """Raise ExtendingError if some can't be used, with why the others can't be installed."""
+        if self.wrong:
+            raise ExtendingError("\n".join(filter(None, [self.wrong, why_not])))
 
 
 @dataclass(frozen=True)
@@ -163,17 +180,18 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     name, request = wish.name or NAME, wish.request
     container = system.added(container, wish.apt, wish.allow_upgrade)
     installation = next(iter(places.called(container.module)), None)
-    own = set(installation.record.venv_versions) if installation else set()
-    hidden = frozenset(own | names_in(lines_of(container.stages)))
-    image = BaseImage(container, bases.known_image(container, installation), hidden, request.image)
+    hidden = names_in(lines_of(container.stages)).union(installation.record.venv_versions if installation else ())
+    image = BaseImage.of(container, installation, hidden, request.image)
     replaced = replacing.parse(wish.replace)
-    in_venv = change.packages_of(installation) if replaced and installation else {}
+    in_venv = current.packages_or_recorded(installation) if replaced and installation else {}
     if not replacing.is_accepted(request, image, in_venv, replaced, wish.force):
         return DECLINED
-    wanted = with_commands(replacing.allow(stages_wanted(wish, image), replaced), wish.commands)
+    lines = typed_lines(wish, image.known)
+    wanted = with_commands(replacing.allow(lines.stages, replaced), wish.commands)
+    stages, why_not = impossible.checked(request, image, wanted)
+    lines.require_usable(why_not)
     if installation:
         change.report_left_behind(installation, name, wanted)
-    stages, why_not = impossible.checked(request, image, wanted)
     return Extension(
         container,
         name,
@@ -202,12 +220,15 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     replaced = replacing.parse(wish.replace)
     if not replacing.is_accepted(request, environment.image, environment.packages, replaced, wish.force):
         return DECLINED
+    lines = typed_lines(wish, environment.image.known)
     changed = changed_as_typed if is_change else extended_as_typed
-    environment = changed(wish, environment, name, replaced)
-    if is_change and not (request.rebuild or environment.changed_by_hand or environment.is_changed):
+    environment = changed(wish, environment, name, lines, replaced)
+    is_other = request.rebuild or environment.changed_by_hand or environment.is_changed
+    if is_change and not is_other and not lines.wrong:
         return installation
     change.report_projects(environment)
     own, why_not = impossible.checked(request, environment.image, environment.own)
+    lines.require_usable(why_not)
     environment = environment.with_own(own)
     container = change.pinned(environment)
     extension = Extension(
@@ -227,22 +248,26 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     return with_newest(wish, extension, installation, earlier.last) if earlier and earlier.last else extension
 
 
-def extended_as_typed(wish: Wish, environment: Environment, name: str, replaced: Sequence[str]) -> Environment:
+def extended_as_typed(
+    wish: Wish, environment: Environment, name: str, lines: TypedLines, replaced: Sequence[str]
+) -> Environment:
     """Return the environment of a new extension, of a name, on top of an installed module."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade)
-    wanted = replacing.allow(stages_wanted(wish, environment.image), replaced)
+    wanted = replacing.allow(lines.stages, replaced)
     return environment.with_own(environment.own, with_commands(wanted, wish.commands), name)
 
 
-def changed_as_typed(wish: Wish, environment: Environment, name: str, replaced: Sequence[str]) -> Environment:
+def changed_as_typed(
+    wish: Wish, environment: Environment, name: str, lines: TypedLines, replaced: Sequence[str]
+) -> Environment:
     """Return the environment of an extension, of a name, with other packages."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade, wish.remove_apt)
     if wish.remove:
         environment = change.remove(environment, wish.remove)
     if wish.names_all:
-        environment = change.with_all(environment, stages_wanted(wish, environment.image), name)
+        environment = change.with_all(environment, lines.stages, name)
     elif wish.add:
-        environment = change.add(environment, lines_wanted(wish, environment.image), name)
+        environment = change.add(environment, lines.lines, name)
     own = replacing.allow(environment.own, replaced)
     environment = environment.with_own((), with_commands(own, wish.commands), name)
     if wish.remove_apt and not environment.own and not environment.has_system:
@@ -271,40 +296,20 @@ def with_newest(wish: Wish, extension: Extension, installation: Installation, ne
     return dataclasses.replace(extension, keeps_all=False)
 
 
-def stages_wanted(wish: Wish, image: BaseImage) -> list[Stage]:
-    """Return the packages that were typed as stages."""
-    return requirements.split_into_stages(lines_wanted(wish, image))
-
-
-def lines_wanted(wish: Wish, image: BaseImage) -> list[str]:
-    """
-    Return the packages that were typed, as lines, and report what can't be installed; --add overrides files.
-
-    Raise ExtendingError for lines that can't be used at all, with why the others can't be installed on the image.
-    """
+def typed_lines(wish: Wish, image: KnownImage) -> TypedLines:
+    """Return the packages that were typed, as lines, and report what can't be installed; --add overrides files."""
+    wanted, wrong = WantedPackages(), ""
+    if wish.from_venv:
+        wanted = venv.read(wish.from_venv)
+    elif wish.requirements:
+        try:
+            wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
+        except WrongLinesError as error:
+            wanted, wrong = WantedPackages(list(error.lines)), str(error)
+    for text in wanted.impossible:
+        output.note(text)
     try:
-        wanted = WantedPackages()
-        if wish.from_venv:
-            wanted = venv.read(wish.from_venv)
-        elif wish.requirements:
-            wanted = requirements.read_all(wish.requirements, image.known, wish.extras, wish.groups)
-        for text in wanted.impossible:
-            output.note(text)
-        return with_added(wish, wanted.lines)
+        lines = typed.joined(wanted.lines, typed.parse(wish.add)) if wish.add else wanted.lines
     except WrongLinesError as error:
-        raise ExtendingError(wrong_lines(wish, image, error)) from None
-
-
-def wrong_lines(wish: Wish, image: BaseImage, error: WrongLinesError) -> str:
-    """Return why lines can't be used, and why others can't be installed on an image, with those of --add."""
-    text, lines = str(error), error.lines
-    if wish.requirements:
-        with contextlib.suppress(WrongLinesError):
-            lines = with_added(wish, lines)
-    stages = requirements.split_into_stages(list(lines))
-    return "\n".join(filter(None, [text, impossible.checked(wish.request, image, stages)[1]]))
-
-
-def with_added(wish: Wish, lines: Sequence[str]) -> list[str]:
-    """Return the lines of a file with the packages of --add, which override it."""
-    return typed.joined(lines, typed.parse(wish.add)) if wish.add else list(lines)
+        lines, wrong = [*wanted.lines, *error.lines], "\n".join(filter(None, [wrong, str(error)]))
+    return TypedLines(lines, wrong)

@@ -1,7 +1,7 @@
 """What can't be installed on an image, as far as it is known before pip starts, and the ways out (N-07)."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from easybuild.easyblocks.generic.container import remedies as again
@@ -11,9 +11,9 @@ from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalog.stages import Stage, lines_of
+from ebsif.catalog.stages import Stage
 from ebsif.environments import indexes, pytorch
-from ebsif.environments.baseimage import BaseImage
+from ebsif.environments.baseimage import AskedPackage, BaseImage, WantedStages
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
 from ebsif.images import inspection
@@ -36,11 +36,12 @@ def checked(request: Request, image: BaseImage, stages: Sequence[Stage]) -> tupl
     if request.dry_run:
         # perhaps only an easyconfig is asked for, for another machine
         return stages, ""
-    if note := without_compiler(image, stages):
+    wanted = WantedStages(image, stages)
+    if note := without_compiler(wanted):
         output.note(note)
-    texts = [why_impossible(image, stages)]
+    texts = [why_impossible(wanted)]
     if not request.writes:
-        answer = indexes.ask(image, stages, request.repeated)
+        answer = indexes.ask(wanted, request.repeated)
         texts.append(answer.problem)
         builds = [] if again.NEVERTHELESS[-1] in request.more else answer.builds
         stages, problem = pytorch.settled(stages, builds, request.yes)
@@ -48,7 +49,7 @@ def checked(request: Request, image: BaseImage, stages: Sequence[Stage]) -> tupl
     return stages, "\n".join(filter(None, texts))
 
 
-def why_impossible(image: BaseImage, stages: Sequence[Stage]) -> str:
+def why_impossible(wanted: WantedStages) -> str:
     """
     Return what stages ask for that an image can't have, and what to do; empty if there is nothing.
 
@@ -56,34 +57,35 @@ def why_impossible(image: BaseImage, stages: Sequence[Stage]) -> str:
     and what is only for GPUs. pip would find that too, but after downloading everything else. An image that isn't here
     can't be asked.
     """
-    known = image.known.packages
-    if not conflicts(image, stages, known) and not for_gpus(image, stages, known):
+    image, asked = wanted.image, wanted.asked
+    if not conflicts(asked, image.known.packages) and not for_gpus(asked, image.known.packages):
         return ""
     try:
         bound, there = image.bound, image.packages
     except (ExtendingError, inspection.InspectionError):
         return ""
     kept = {name: there[name][1] for name in bound}
-    found = conflicts(image, stages, kept)
-    useless = for_gpus(image, stages, kept) if gpu_label(kept.get("torch", ""))[0] == "cpu" else []
+    found = conflicts(asked, kept)
+    useless = for_gpus(asked, kept) if gpu_label(kept.get("torch", ""))[0] == "cpu" else []
     texts = [
-        other_releases(stages, found, kept, bound) if found else "",
+        other_releases(found, kept, bound, is_locked=any(map(has_hash, wanted.lines))) if found else "",
         only_for_gpus(useless, kept["torch"]) if useless else "",
     ]
     return "\n".join(filter(None, texts))
 
 
-def without_compiler(image: BaseImage, stages: Sequence[Stage]) -> str:
+def without_compiler(wanted: WantedStages) -> str:
     """
     Return that an image can't build what stages ask for that is only for GPUs; empty if it can.
 
     That is no reason to refuse it: there may be a wheel for the torch of the image. Nothing is said either if that
     torch isn't known, or commands and modules of a stage may bring a compiler.
     """
+    image = wanted.image
     torch = image.known.packages.get("torch", "")
     kind = GPU_KINDS.get(gpu_label(torch)[0] or "")
-    names = needing_gpus(image, stages, image.known.packages)
-    if not names or not kind or any(stage.pre or stage.modules or stage.env for stage in stages):
+    names = needing_gpus(wanted.asked, image.known.packages)
+    if not names or not kind or any(stage.pre or stage.modules or stage.env for stage in wanted.stages):
         return ""
     try:
         is_there = inspection.programs_of(image.path, kind.compiler)
@@ -97,39 +99,36 @@ def without_compiler(image: BaseImage, stages: Sequence[Stage]) -> str:
     )
 
 
-def conflicts(image: BaseImage, stages: Sequence[Stage], versions: Mapping[str, str]) -> "dict[str, Requirement]":
-    """Return what stages ask for that versions of packages of an image don't satisfy, by normalized name."""
+def conflicts(asked: Iterable[AskedPackage], versions: Mapping[str, str]) -> "dict[str, Requirement]":
+    """Return what is asked for that versions of packages of an image don't satisfy, by normalized name."""
     found = {}
-    for name, wanted, free in indexes.asked_for(stages, image):
-        is_kept = name in versions and name not in free
-        if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or is_for_other_torch(
-            wanted, versions, free
-        ):
-            found[name] = wanted
+    for one in asked:
+        is_kept = one.name in versions and one.name not in one.free
+        fits = not is_kept or one.wanted.specifier.contains(versions[one.name], prereleases=True)
+        if not fits or is_for_other_torch(one, versions):
+            found[one.name] = one.wanted
     return found
 
 
-def for_gpus(image: BaseImage, stages: Sequence[Stage], versions: Mapping[str, str]) -> list[str]:
-    """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
-    if gpu_label(versions.get("torch", ""))[0] in GPU_KINDS:
-        return []
-    return needing_gpus(image, stages, versions)
+def for_gpus(asked: Iterable[AskedPackage], versions: Mapping[str, str]) -> list[str]:
+    """Return the names of packages that are asked for and only for GPUs, unless torch may be for these."""
+    return [] if gpu_label(versions.get("torch", ""))[0] in GPU_KINDS else needing_gpus(asked, versions)
 
 
-def needing_gpus(image: BaseImage, stages: Sequence[Stage], versions: Mapping[str, str]) -> list[str]:
-    """Return the names of packages that stages ask for which are only for GPUs, and not there."""
+def needing_gpus(asked: Iterable[AskedPackage], versions: Mapping[str, str]) -> list[str]:
+    """Return the names of packages that are asked for and only for GPUs, and not there."""
     found = [
-        name
-        for name, _, free in indexes.asked_for(stages, image)
-        if name in NEEDS_GPU and name not in versions and free.isdisjoint((name, "torch"))
+        one.name
+        for one in asked
+        if one.name in NEEDS_GPU and one.name not in versions and one.free.isdisjoint((one.name, "torch"))
     ]
     return list(dict.fromkeys(found))
 
 
 def other_releases(
-    stages: Sequence[Stage], found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str]
+    found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str], is_locked: bool
 ) -> str:
-    """Return that stages ask for other releases than packages allow that the image keeps, and what to do."""
+    """Return that other releases are asked for than packages allow that the image keeps, and what to do."""
     listed = "".join(
         f"\n  {one.name}{one.specifier}, but the image has "
         + (
@@ -139,7 +138,6 @@ def other_releases(
         )
         for name, one in found.items()
     )
-    is_locked = any(map(has_hash, lines_of(stages)))
     return (
         f"what you ask for has other versions than packages that are built for this machine:{listed}\n"
         f"{ways_out(found, kept, is_locked)}"
@@ -154,11 +152,11 @@ def only_for_gpus(names: Sequence[str], torch: str) -> str:
     )
 
 
-def is_for_other_torch(wanted: "Requirement", versions: Mapping[str, str], free: Collection[str]) -> bool:
-    """Return whether a requirement is of a release for another torch than the one that the image has and keeps."""
-    needed, there = torch_of(wanted), versions.get("torch", "").split(".")[:2]
-    is_own = normal_name(wanted.name) not in {*versions, *free}
-    return bool(needed) and is_own and len(there) > 1 and "torch" not in free and needed.split(".") != there
+def is_for_other_torch(asked: AskedPackage, versions: Mapping[str, str]) -> bool:
+    """Return whether a release is asked for that is for another torch than the one that the image has and keeps."""
+    needed, there = torch_of(asked.wanted), versions.get("torch", "").split(".")[:2]
+    is_own = asked.name not in {*versions, *asked.free}
+    return bool(needed) and is_own and len(there) > 1 and "torch" not in asked.free and needed.split(".") != there
 
 
 def torch_of(wanted: "Requirement") -> str:

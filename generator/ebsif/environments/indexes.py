@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, NoReturn, Optional
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.requirements import package_lines
-from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.packagenames import ONLY_SAY_SO, meant_by
-from ebsif.catalog.stages import Stage, lines_of
+from ebsif.catalog.stages import Stage
 from ebsif.environments import offers, pytorch
-from ebsif.environments.baseimage import BaseImage
+from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.offers import Asked, Pages, Place
 from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
 from ebsif.packages.formats import condafile
 from ebsif.packages.formats.wanted import KnownImage
-from ebsif.packages.lines import has_hash, name_in, parsed
+from ebsif.packages.lines import has_hash, name_in
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -81,13 +80,13 @@ class Options(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def ask(image: BaseImage, stages: Sequence[Stage], typed: Sequence[str] = ()) -> Answer:
+def ask(stages: WantedStages, typed: Sequence[str] = ()) -> Answer:
     """
     Return what the indexes that pip would use say of what stages ask for; `typed` are the words of the command.
 
     Only what all of them say counts: without a network, or with an index that can't be asked, nothing is said.
     """
-    wanted = list(wanted_by_stage(stages, image))
+    image, wanted = stages.image, list(wanted_by_stage(stages))
     misnamed = list(dict.fromkeys(one for _, some in wanted for one in some if one in ONLY_SAY_SO))
     try:
         asked = list(asked_in(image, wanted)) if wanted else []
@@ -102,20 +101,6 @@ def ask(image: BaseImage, stages: Sequence[Stage], typed: Sequence[str] = ()) ->
     missing = list(dict.fromkeys(one for one in missing if one not in there))
     problem = said(missing, others, misnamed, image.known, typed)
     return Answer(problem, tuple(pytorch.builds(asked, pages, image, end)))
-
-
-def asked_for(stages: Sequence[Stage], image: BaseImage) -> "Iterator[tuple[str, Requirement, set[str]]]":
-    """
-    Yield what stages ask an index for in an image: the normalized name, the requirement, and the names that are free.
-
-    Free are packages that the stage may replace, or that user software may hide.
-    """
-    for stage in stages:
-        free = {*image.hidden, *map(normal_name, stage.allow_replace)}
-        for wanted in filter(None, map(parsed, stage.lines)):
-            marker = wanted.marker
-            if not wanted.url and (not marker or any(map(marker.evaluate, image.known.marker_environments))):
-                yield normal_name(wanted.name), wanted, free
 
 
 def asked_in(image: BaseImage, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]") -> Iterator[Asked]:
@@ -189,13 +174,14 @@ def corrected(typed: Sequence[str], similar: Mapping[str, Optional[str]]) -> str
     return shlex.join(["ebsif", *(re.sub(r"^[\w.-]+", name, word) if name else word for word, name in meant)])
 
 
-def wanted_by_stage(stages: Sequence[Stage], image: BaseImage) -> "Iterator[tuple[Stage, dict[str, Requirement]]]":
+def wanted_by_stage(stages: WantedStages) -> "Iterator[tuple[Stage, dict[str, Requirement]]]":
     """Yield stages with what they ask an index for, by normalized name, up to one that does what can't be foreseen."""
-    elsewhere = {name_in(line) for line in lines_of(stages) if "/" in line}.union(image.hidden, image.known.packages)
-    for stage in stages:
+    elsewhere = {name_in(line) for line in stages.lines if "/" in line}
+    elsewhere.update(stages.image.hidden, stages.image.known.packages)
+    for stage in stages.stages:
         if any(getattr(stage, name) for name in UNFORESEEABLE):
             return
-        asked = {name: wanted for name, wanted, _ in asked_for([stage], image) if name not in elsewhere}
+        asked = {one.name: one.wanted for one in stages.asked if one.stage is stage and one.name not in elsewhere}
         # the tool that has written hashes has seen the files
         if asked and not any(map(has_hash, stage.lines)):
             yield stage, asked

@@ -18,6 +18,7 @@ from ebsif.catalog.records import SystemPackages
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.environments import bases, making, plan, system, trust, writing
+from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.extension import Companion, Extension
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.environments.request import Request
@@ -57,7 +58,7 @@ def make(request: Request, path: Path, module: Optional[str], name: Optional[str
     # --check runs commands, too: it tries the installation
     if not trust.is_agreed(request, path, stages, request.check or request.installs):
         return FOUND
-    image = bases.known_image(container, *installed[:1])
+    image = BaseImage.of(container, next(iter(installed), None)).known
     if has_other_image(image, record):
         output.note(
             f"{container.module} has another image than {path}: the packages in {path} are installed in the "

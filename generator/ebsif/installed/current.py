@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.record.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record, versions_in
 from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog.stages import Stage, stages_of
@@ -35,6 +35,43 @@ def packages_of(installation: Installation) -> Optional[dict[str, VenvPackage]]:
     except requirements.RequirementsError as error:
         output.note(f"{error}; packages are listed as they were installed")
         return None
+
+
+def packages_or_recorded(installation: Installation) -> dict[str, VenvPackage]:
+    """Return the packages in user software but for pip's own, or the recorded ones if it can't be read."""
+    packages = packages_of(installation)
+    if packages is None:
+        packages = {
+            normal_name(name): VenvPackage(name, version, f"{name}=={version}", None)
+            for name, version in versions_in(installation.record.venv_packages).items()
+        }
+    return {name: package for name, package in packages.items() if name not in venv.TOOLS}
+
+
+def stages_now(
+    stages: Sequence[Stage],
+    packages: Mapping[str, VenvPackage],
+    changed: Collection[str],
+    gone: Collection[str],
+    in_image: Collection[str],
+) -> list[Stage]:
+    """
+    Return stages whose lines lead to the current packages: other lines stay as they were written.
+
+    `changed` are the names of packages in another version, `gone` of those that were removed by hand, which is said.
+    """
+
+    def now(text: str) -> list[str]:
+        name = name_in(text)
+        package = packages.get(name)
+        if name in gone and name not in in_image:
+            output.note(f"{name} was removed by hand, so it is left out")
+            return []
+        if not package or (name not in changed and " @ " not in (package.line or "")):
+            return [text]
+        return pinned(text, dict(packages), set(in_image))
+
+    return [stage.replace(requirements=[line for text in stage.written for line in now(text)]) for stage in stages]
 
 
 def record_of(installation: Installation) -> Record:
