@@ -70,23 +70,28 @@ COMMAND = re.compile(
 MARK = re.compile(r"<!-- not run: (.*) -->\n")
 
 
-def fences():
-    """Yield document, language, text and mark (or "") of every block in the documentation."""
+def documents():
+    """Yield name and text of every document."""
     for path in tracked("*.md"):
         name = str(path.relative_to(CHECKOUT))
         if build.Manual.is_document(name):
-            before = ""
-            for token in markdown.PARSER.parse(path.read_text(encoding="utf-8")):
-                if token.type == "fence":
-                    mark = MARK.fullmatch(before)
-                    yield name, token.info, token.content, mark[1] if mark else ""
-                before = token.content
+            yield name, path.read_text(encoding="utf-8")
+
+
+def fences():
+    """Yield document, language, text and mark (or "") of every block in the documentation."""
+    for name, text in documents():
+        before = ""
+        for token in markdown.PARSER.parse(text):
+            if token.type == "fence":
+                mark = MARK.fullmatch(before)
+                yield name, token.info, token.content, mark[1] if mark else ""
+            before = token.content
 
 
 def test_every_block_of_commands_is_tried():
     """W-09: each block of bash is run by a test, or marked with the reason why it can't be run as it stands."""
-    documents = {name for name, language, _, mark in fences() if language == "bash" and not mark}
-    assert documents == set(TRIED)
+    assert {name for name, language, _, mark in fences() if language == "bash" and not mark} == set(TRIED)
     for name, tests in TRIED.items():
         tests = [tests] if isinstance(tests, str) else tests
         if len(tests) > 1:
@@ -178,11 +183,9 @@ def commands_of_ebsif():
         if language == "bash":
             for words in ebsif_commands(text):
                 yield name, words
-    for path in tracked("*.md"):
-        name = str(path.relative_to(CHECKOUT))
-        if build.Manual.is_document(name):
-            for span in re.findall(r"`(ebsif [a-z][^`]*)`", path.read_text(encoding="utf-8")):
-                yield name, span.split()
+    for name, text in documents():
+        for span in re.findall(r"`(ebsif [a-z][^`]*)`", text):
+            yield name, span.split()
 
 
 @pytest.fixture(scope="module")
@@ -217,14 +220,11 @@ def test_commands_and_run_scripts_of_modules_exist():
     # which the installation writes
     known |= {"image-constraints.txt", "image-overrides.txt"}
     found = set()
-    for path in tracked("*.md"):
-        name = str(path.relative_to(CHECKOUT))
-        if build.Manual.is_document(name):
-            text = path.read_text(encoding="utf-8")
-            named = set(OF_MODULES.findall(text))
-            assert named <= known, name
-            assert set(re.findall(r"\w*CONTAINERROOT", text)) <= {"CONTAINERROOT"}, name
-            found |= named
+    for name, text in documents():
+        named = set(OF_MODULES.findall(text))
+        assert named <= known, name
+        assert set(re.findall(r"\w*CONTAINERROOT", text)) <= {"CONTAINERROOT"}, name
+        found |= named
     assert len(found) > 10
 
 

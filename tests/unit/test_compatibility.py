@@ -46,9 +46,7 @@ def test_versions_are_those_that_the_project_allows():
     assert all(version in required["easybuild-framework"] for version in versions("EasyBuild"))
     pythons = SpecifierSet(project()["requires-python"])
     assert bound(pythons) == versions("Python", "commands")[0]
-    assert [str(version) for version in versions("Python") if version in pythons] == [
-        str(version) for version in versions("Python", "commands")
-    ]
+    assert [version for version in versions("Python") if version in pythons] == versions("Python", "commands")
     assert f"{versions('Python')[0]} and newer" in record.PAGE.read_text()
 
 

@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.values import SQUASHFS
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
-from support import write_program
+from support import attempt, printed, write_program
 
 BLOCK = 8192
 
@@ -82,16 +81,10 @@ def test_a_write_that_fails(tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10 * BLOCK + 100, 10 * BLOCK + 100))
 
-    result = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "source", tmp_path / "target", str(BLOCK)],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=limit,
-        timeout=60,
-    )
-    assert "File too large" in result.stdout
-    assert f"Copying the image {tmp_path}/source to {tmp_path}/target failed" in result.stdout
+    command = [sys.executable, "-c", code, tmp_path / "source", tmp_path / "target", str(BLOCK)]
+    said = printed(command, preexec_fn=limit, timeout=60)
+    assert "File too large" in said
+    assert f"Copying the image {tmp_path}/source to {tmp_path}/target failed" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
     assert (tmp_path / "target").read_text() == "earlier"
 
@@ -117,16 +110,13 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
     for name, text in {"stat": "echo bd00bd0", "lfs": f'echo "$*" >{tmp_path}/noted; umask 0; : >"${{@: -1}}"'}.items():
         write_program(programs / name, f"#!/bin/sh\n{text}\n".replace("${@: -1}", f"{tmp_path}/target.partial"))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    run = []
-    monkeypatch.setattr(
-        copying,
-        "run_program",
-        lambda words, **_: (
-            run.append(subprocess.run(words, check=True, capture_output=True, text=True))
-            or type("Result", (), {"output": run[0].stdout})
-        ),
-    )
-    modes = []
+    run, modes = [], []
+
+    def run_program(words, **_):
+        run.append(attempt(words))
+        return SimpleNamespace(output=run[0].stdout)
+
+    monkeypatch.setattr(copying, "run_program", run_program)
 
     class Source(io.BytesIO):
         """A file that notes the mode of its copy while it is read."""
@@ -140,7 +130,7 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
     copying.copy_hashed(Source(b"image"), str(tmp_path / "target"), ["-c", "8"])
     assert (tmp_path / "noted").read_text() == f"setstripe -c 8 {tmp_path}/target.partial\n"
     assert set(modes) == {0o600} and (tmp_path / "target").read_bytes() == b"image"
-    assert run[0].stderr == ""
+    assert (run[0].returncode, run[0].stderr) == (0, "")
     (tmp_path / "source").write_bytes(b"image")
     copy_image(tmp_path / "source", tmp_path / "target")
     assert len(run) == 1

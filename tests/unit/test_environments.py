@@ -28,11 +28,8 @@ def environment(tmp_path):
     package(packages, "pip", "24.0", ["../../../bin/pip"])
     package(packages, "setuptools", "80.0")
     package(packages, "labeled", "2.0+lumi_aif_gfx90a_1234")
-    package(
-        packages,
-        "cloned",
-        direct_url={"url": "https://example.org/c.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
-    )
+    git = {"vcs": "git", "commit_id": "abc"}
+    package(packages, "cloned", direct_url={"url": "https://example.org/c.git", "vcs_info": git})
     package(packages, "part", direct_url={"url": "https://example.org/p.zip", "subdirectory": "a b"})
     package(packages, "fetched", direct_url={"url": "https://example.org/fetched.tar.gz", "archive_info": {}})
     wheel = tmp_path / "built wheel-1.0-py3-none-any.whl"
@@ -54,17 +51,10 @@ def test_packages_of_an_environment(environment):
     """Issue 19, point 6: every package with version and origin; whatever can't be a requirement is named."""
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
     wanted = venv.read(environment)
-    assert wanted.lines == [
-        built.as_uri(),
-        "cloned @ git+https://example.org/c.git@abc",
-        "fetched @ https://example.org/fetched.tar.gz",
-        "gone==1.0",
-        "labeled==2.0+lumi_aif_gfx90a_1234",
-        "old==3.0",
-        "optuna==4.5.0",
-        "part @ https://example.org/p.zip#subdirectory=a%20b",
-        "setuptools==80.0",
-    ]
+    fetched = ["cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz"]
+    pinned = ["gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0"]
+    part = "part @ https://example.org/p.zip#subdirectory=a%20b"
+    assert wanted.lines == [built.as_uri(), *fetched, *pinned, part, "setuptools==80.0"]
     broken, gone, mine = wanted.impossible
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
     assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")
@@ -78,21 +68,12 @@ def test_an_environment_of_two_pythons(tmp_path):
     assert venv.read(tmp_path).lines == ["a==3.12"]
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        [],
-        {"url": "git", "vcs_info": "git"},
-        {"url": "git", "vcs_info": {"vcs": "git"}},
-        {"url": "https://example.org", "dir_info": []},
-    ],
-)
-def test_damaged_origins(origin):
+def test_damaged_origins():
     """E-08: they count as unknown."""
-    assert venv.requirement("a", "1.0", json.dumps(origin)) == (
-        "a==1.0",
-        "its direct_url.json can't be read: this version comes from the package index",
-    )
+    damaged = [[], {"url": "git", "vcs_info": "git"}, {"url": "git", "vcs_info": {"vcs": "git"}}]
+    for origin in (*damaged, {"url": "https://example.org", "dir_info": []}):
+        line, said = venv.requirement("a", "1.0", json.dumps(origin))
+        assert line == "a==1.0" and said.startswith("its direct_url.json can't be read: this version comes from")
 
 
 def test_a_wheel_in_a_closed_directory(monkeypatch):

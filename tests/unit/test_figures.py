@@ -70,23 +70,19 @@ def test_the_figures_of_the_readme():
     """W-08: the table of the README has times and sizes from the record, and lengths of the easyconfigs as they are."""
     readme = (CHECKOUT / "README.md").read_text()
     found = {(row["benchmark"], row["contender"]): row for row in figures.rows(record.read())}
-    times = [
-        figures.in_units(found["install of the example", who]["seconds"]) for who in ("hand-written recipe", "ebsif")
-    ]
+    both = ("hand-written recipe", "ebsif")
+    times = [figures.in_units(found["install of the example", who]["seconds"]) for who in both]
     text = " ".join(readme.split())
     assert f"installing PyTorch with two packages takes {times[1]} instead of {times[0]} on two CPUs" in text
-    theirs, ours = (
-        found["extension of the installed example", who]["note"].partition(" on disk")[0]
-        for who in ("hand-written recipe", "ebsif")
-    )
+    notes = [found["extension of the installed example", who]["note"] for who in both]
+    theirs, ours = (note.partition(" on disk")[0] for note in notes)
     assert f"a second copy of the image ({theirs} in the demo, " in readme
     assert f"one file with only the packages ({ours}) |" in readme
     lengths = {path.name: path.read_text().count("\n") for path in (CHECKOUT / "easyconfigs").rglob("*.eb")}
     assert "an easyconfig of about 50 lines" in readme and 40 <= sorted(lengths.values())[len(lengths) // 2] <= 60
     # a center that takes it over has to maintain that much
-    sizes = re.search(
-        r"(\d+),000 lines of Python, and (\d+),000 lines of tests", (CHECKOUT / "docs/adopting.md").read_text()
-    )
+    adopting = (CHECKOUT / "docs/adopting.md").read_text()
+    sizes = re.search(r"(\d+),000 lines of Python, and (\d+),000 lines of tests", adopting)
     for thousands, folders in zip(sizes.groups(), (("easyblocks", "generator"), ("tests",))):
         lines = sum(path.read_text().count("\n") for path in tracked(*(f"{folder}/**.py" for folder in folders)))
         assert lines == pytest.approx(int(thousands) * 1000, rel=0.1), folders
@@ -97,14 +93,12 @@ def test_recording_a_run(clone, monkeypatch, capsys):
     before, output = record.read(clone), record.output
     monkeypatch.chdir(CHECKOUT)
     # unit tests need no runtime
-    monkeypatch.setattr(
-        record, "output", lambda *command: "apptainer version 1.4.5" if command[0] == "apptainer" else output(*command)
-    )
+    runtime = {"apptainer": "apptainer version 1.4.5"}
+    monkeypatch.setattr(record, "output", lambda *command: runtime.get(command[0]) or output(*command))
     monkeypatch.setattr(record, "add", partial(record.add, checkout=clone))
     monkeypatch.setattr(figures, "update", partial(figures.update, checkout=clone))
-    monkeypatch.setitem(
-        bench.BENCHMARKS, "wrapper", lambda folder: rows("wrapper <&>", TIMES, "ebsif", {"today": ("ratio", 0.2)})
-    )
+    measured = rows("wrapper <&>", TIMES, "ebsif", {"today": ("ratio", 0.2)})
+    monkeypatch.setitem(bench.BENCHMARKS, "wrapper", lambda folder: measured)
     monkeypatch.setattr(sys, "argv", ["bench", "--record", f"--json={clone}/not yet/bench.json", "wrapper"])
     assert bench.main() == 0
     assert "0 targets reached, 1 missed" in capsys.readouterr().out
@@ -117,13 +111,8 @@ def test_recording_a_run(clone, monkeypatch, capsys):
     page = (clone / figures.PAGE).read_text()
     assert "- wrapper <&>: -3.0 s against today, a ratio of 0.268 (target: at most 0.2)\n" in page
     picture = ElementTree.parse(clone / figures.PICTURE.format("wrapper")).getroot()
-    assert [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")] == [
-        "Starting a command of the module (shorter is better)",
-        "wrapper <&>",
-        "today",
-        "4.1 s",
-        "ebsif",
-        "1.1 s",
-    ]
+    title, *labels = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert title == "Starting a command of the module (shorter is better)"
+    assert labels == ["wrapper <&>", "today", "4.1 s", "ebsif", "1.1 s"]
     bars = {one.get("class"): float(one.get("width")) for one in picture.iter("{http://www.w3.org/2000/svg}rect")}
     assert bars["ours"] / bars["other"] == pytest.approx(1.1 / 4.1, abs=0.01)

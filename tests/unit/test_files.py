@@ -43,9 +43,8 @@ def test_a_lock_without_a_file(tmp_path, kind):
             "import sys; from pathlib import Path; from ebsif import files\n"
             "with files.alone(Path(sys.argv[1])): print('locked', flush=True); input()\n"
         )
-        with subprocess.Popen(
-            [sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as holder:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", program, tmp_path], **pipes, text=True) as holder:
             assert holder.stdout.readline() == "locked\n"
             threading.Timer(1, lambda: holder.stdin.write("\n") and holder.stdin.close()).start()
             with files.alone(tmp_path):
@@ -72,17 +71,10 @@ def test_links_in_a_directory_for_one_s_own_group(tmp_path, monkeypatch):
     for group, members, works in ((name, [], True), (name, [name], True), (name, ["other"], False), ("all", [], False)):
         (tmp_path / "link").unlink(missing_ok=True)
         (tmp_path / "link").symlink_to(tmp_path / "there")
-        monkeypatch.setattr(
-            files.grp,
-            "getgrgid",
-            lambda _, group=group, members=members: SimpleNamespace(gr_name=group, gr_mem=members),
-        )
-        is_numbered = number in (0, os.geteuid())
-        with (
-            contextlib.nullcontext()
-            if works or is_numbered
-            else pytest.raises(EbsifError, match="is a link that others may have put there")
-        ):
+        there = SimpleNamespace(gr_name=group, gr_mem=members)
+        monkeypatch.setattr(files.grp, "getgrgid", lambda _, there=there: there)
+        refused = pytest.raises(EbsifError, match="is a link that others may have put there")
+        with contextlib.nullcontext() if works or number in (0, os.geteuid()) else refused:
             files.replace(tmp_path / "link", "new")
     tmp_path.chmod(mode)
     assert (tmp_path / "there").read_text() == "new"
@@ -146,8 +138,7 @@ def test_a_list_of_files_that_names_others(tmp_path):
     (tmp_path / "made/.ebsif-docs").write_text(f"{digest}  ../mine\n{digest}  {tmp_path}/mine\n")
     with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
         (made / "new").touch()
-    assert (tmp_path / "mine").exists()
-    assert (tmp_path / "made/new").exists()
+    assert (tmp_path / "mine").exists() and (tmp_path / "made/new").exists()
 
 
 def test_a_damaged_list_of_files(tmp_path):
@@ -155,9 +146,7 @@ def test_a_damaged_list_of_files(tmp_path):
     for overwrite in (False, True):
         (tmp_path / "new").write_text("mine")
         (tmp_path / ".ebsif-docs").write_bytes(b"\xff\xfe")
-        with (
-            contextlib.nullcontext() if overwrite else pytest.raises(EbsifError, match="--overwrite"),
-            files.filled(tmp_path, "docs", overwrite) as made,
-        ):
+        refused = contextlib.nullcontext() if overwrite else pytest.raises(EbsifError, match="--overwrite")
+        with refused, files.filled(tmp_path, "docs", overwrite) as made:
             (made / "new").touch()
         assert (tmp_path / "new").read_text() == ("" if overwrite else "mine")

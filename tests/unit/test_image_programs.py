@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, attempt, make_wheel, printed
+from support import CONTAINER_FILES, make_wheel, printed, write_program
 
 IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
@@ -51,13 +51,6 @@ def add_package(packages, name, entry_points="", record=""):
     (info / "RECORD").write_text(record)
 
 
-def add_program(path, text, mode=0o755):
-    """Write a program."""
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text(text)
-    path.chmod(mode)
-
-
 def test_an_environment_sees_the_packages_of_the_image(tmp_path):
     """house 2.3, S001-20: if the image's Python is that of a venv, also packages in directories that a .pth adds."""
     packages, more = make_venv(tmp_path / "image"), tmp_path / "more"
@@ -78,48 +71,44 @@ class Place:
         packages = make_venv(self.image)
         bin_ = self.image / "bin"
         python = bin_ / "python"
-        add_package(
-            packages,
-            "tool",
-            record="../../../bin/recorded,,\n",
-            entry_points="[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
-            "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n",
-        )
+        entry_points = "[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
+        entry_points += "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n"
+        add_package(packages, "tool", entry_points, record="../../../bin/recorded,,\n")
         add_package(packages, "broken", entry_points="[console_scripts]\nnothing\n")
         (packages / "empty-1.0.dist-info").mkdir()
         for name in BROKEN:
             add_package(packages, Path(name).stem)
             (packages / f"{Path(name).stem}-1.0.dist-info" / name).write_bytes(b"Name: \xff\n")
-        add_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
+        write_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
+        beside = '"$(dirname -- "$(realpath -- "$0")")"'
         firsts = {
             "plain": f"#!{python}",
             "third": f"#! {python}3 -E",
             "env": "#!/usr/bin/env python3",
             "recorded": f"#!{python}",
             "long": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''",
-            "relocatable": "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python3' "
-            "\"$0\" \"$@\"\n' '''",
+            "relocatable": f"#!/bin/sh\n'''exec' {beside}/'python3' \"$0\" \"$@\"\n' '''",
         }
         self.scripts = set(firsts)
         for name, first in firsts.items():
-            add_program(bin_ / name, SCRIPT.format(first=first))
-        add_program(bin_ / "spawn", SPAWN.format(python=python))
+            write_program(bin_ / name, SCRIPT.format(first=first))
+        write_program(bin_ / "spawn", SPAWN.format(python=python))
         # programs that must not be replaced
         other = folder / "other"
         make_venv(other)
-        add_program(bin_ / "shell", "#!/bin/sh\necho shell\n")
-        add_program(bin_ / "compiled", "\x7fELF")
-        add_program(bin_ / "empty", "")
-        add_program(bin_ / "quote", "#!/usr/bin/env -S python3 '\n")
-        add_program(bin_ / "conda", SCRIPT.format(first=f"#!{other}/bin/python"))
-        add_program(bin_ / "beneath", SCRIPT.format(first=f"#!{Path(sys.executable).resolve()}"))
-        add_program(bin_ / "perl", "#!/usr/bin/env perl\n")
-        add_program(bin_ / "data", SCRIPT.format(first=f"#!{python}"), 0o644)
+        write_program(bin_ / "shell", "#!/bin/sh\necho shell\n")
+        write_program(bin_ / "compiled", "\x7fELF")
+        write_program(bin_ / "empty", "")
+        write_program(bin_ / "quote", "#!/usr/bin/env -S python3 '\n")
+        write_program(bin_ / "conda", SCRIPT.format(first=f"#!{other}/bin/python"))
+        write_program(bin_ / "beneath", SCRIPT.format(first=f"#!{Path(sys.executable).resolve()}"))
+        write_program(bin_ / "perl", "#!/usr/bin/env perl\n")
+        write_program(bin_ / "data", SCRIPT.format(first=f"#!{python}")).chmod(0o644)
         for name in ("pip", "pip3", "python3-config", "activate"):
-            add_program(bin_ / name, SCRIPT.format(first=f"#!{python}"))
+            write_program(bin_ / name, SCRIPT.format(first=f"#!{python}"))
         (bin_ / "__pycache__").mkdir()
         make_venv(self.venv, sees=self.image)
-        add_program(self.venv / "bin" / "recorded", "mine\n")
+        write_program(self.venv / "bin" / "recorded", "mine\n")
         # the working directory may contain modules of others
         for name in ("re", "sysconfig"):
             (folder / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
@@ -128,12 +117,10 @@ class Place:
         """Run the program with a venv's Python; return names and texts of the files that it wrote."""
         before = {path.name for path in (venv / "bin").iterdir()}
         path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
-        result = attempt(
-            [venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path}, cwd=self.image.parent
-        )
-        assert result.returncode == 0, result.stderr
+        command = [venv / "bin/python", "-"]
+        said = printed(command, input=PROGRAM.read_text(), env={"PATH": path}, cwd=self.image.parent)
         new = {path.name: path.read_text() for path in (venv / "bin").iterdir() if path.name not in before}
-        assert sorted(new) == result.stdout.split()
+        assert sorted(new) == said.split()
         return new
 
 

@@ -50,7 +50,7 @@ def test_all_pins_at_once(said):
 
 
 def test_packages_for_another_torch(said):
-    """N-07, student 2: each release of torchvision and torchaudio is for one of torch, which the image keeps."""
+    """N-07, E-12, student 2: each release of torchvision and torchaudio is for one of torch, which the image keeps."""
     text, _ = said(["torchvision==0.20.1", "torchaudio==2.5.1"])
     assert text == (
         "what you ask for has other versions than packages that are built for this machine:\n"
@@ -60,9 +60,10 @@ def test_packages_for_another_torch(said):
         "To find containers that have what you ask for:\n"
         "    ebsif list --has torchvision==0.20.1 --has torchaudio==2.5.1"
     )
+    # what is locked with hashes has to be locked again; nothing can be left out of it
     text, _ = said(["torchvision==0.14.1 --hash=sha256:0", "numpy==1.22.4 --hash=sha256:0"])
     assert "needs torch 1.13\n  numpy==1.22.4, but the image has 2.4.6 (compiled)\nLock it again with" in text
-    assert 'constraint-dependencies = ["torch==2.13.0", "numpy==2.4.6"]' in text
+    assert 'constraint-dependencies = ["torch==2.13.0", "numpy==2.4.6"]' in text and "--add" not in text
 
 
 @pytest.mark.parametrize(
@@ -136,16 +137,8 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
     note = impossible.without_compiler(WantedStages(image, stages_of(wanted)))
     assert bool(compiler) == bool(note)
     if compiler:
-        assert note.startswith(
-            f"the image has no {compiler} to build {wanted[0]}: only wheels that were built for torch"
-        )
+        assert note.startswith(f"the image has no {compiler} to build {wanted[0]}: only wheels that were built for")
         assert note.endswith(f"ebsif list --has {wanted[0]})")
-
-
-def test_a_lock(said):
-    """N-07, E-12: what is locked with hashes has to be locked again; nothing can be left out of it."""
-    text, _ = said(["numpy==1.22.4 --hash=sha256:0"])
-    assert 'constraint-dependencies = ["numpy==2.4.6"]' in text and "--add" not in text
 
 
 def test_an_image_that_is_elsewhere(said, monkeypatch):

@@ -47,9 +47,8 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     """V-08: --all installs what is missing, with --rebuild also what has changed; a failure doesn't stop the others."""
     records = "".join(f"  - {{family: tool, version: {one}}}\n" for one in ("2.0", "3.0", "4.0"))
     (tool_site / "site/mine/containers").mkdir(parents=True)
-    (tool_site / "site/mine/containers/Tool.yaml").write_text(
-        f"{TOOL}{records}  - {{family: tool, version: 5.0, archived: true}}\n"
-    )
+    records += "  - {family: tool, version: 5.0, archived: true}\n"
+    (tool_site / "site/mine/containers/Tool.yaml").write_text(f"{TOOL}{records}")
     (tool_site / "modules").mkdir()
     # a person means the records of their own
     assert cli.main(["install", "--all"]) == 0
@@ -91,10 +90,7 @@ def test_one_that_is_named(tool_site, installer, capsys):
     path.write_text(f"{path.read_text()}\n".replace("of the site mine", "of the site other"))
     (path.parents[2] / rendering.WRITTEN).unlink()
     assert cli.main(["install", "tool"]) == 3
-    assert (
-        "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or choose another "
-        in capsys.readouterr().err
-    )
+    assert "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or" in capsys.readouterr().err
     assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
     written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", written)]
@@ -107,24 +103,16 @@ def test_one_that_is_named(tool_site, installer, capsys):
     assert cli.main(["install", "tool", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["module"], said["new"]) == ("Tool/1.0", False) and said["load"].endswith("module load Tool/1.0")
+    # EasyBuild's scheme of categories puts the class before the name; cron doesn't install it again each day
+    (moduleclass,) = re.findall("moduleclass = '(.*)'", written)
+    installer.there[f"{moduleclass}/Tool/1.0"] = installer.there.pop("Tool/1.0")
+    assert cli.main(["install", "tool"]) == 0 and not installer.runs
+    assert "is installed already: nothing to do" in capsys.readouterr().err
     assert cli.main(["install", "tool", "--rebuild", "-o", "elsewhere"]) == 0
     assert [again for _, again, _ in installer.runs] == [True]
     for arguments in ([], ["tool", "--all"]):
         assert cli.main(["install", *arguments]) == 2
     assert cli.main(["install", "nothing"]) == 3
-
-
-def test_a_module_in_a_category(tool_site, installer, capsys):
-    """V-08: EasyBuild's scheme of categories puts the class before the name; cron doesn't install it again each day."""
-    (tool_site / "modules").mkdir()
-    assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
-    written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
-    (moduleclass,) = re.findall("moduleclass = '(.*)'", written)
-    installer.there[f"{moduleclass}/Tool/1.0"] = [installation(tool_site, "1.0", written)]
-    installer.runs.clear()
-    assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
-    assert "is installed already: nothing to do" in capsys.readouterr().err
-    assert not installer.runs
 
 
 @pytest.mark.parametrize("category", ["", "ai/"])
@@ -141,9 +129,8 @@ def test_what_the_list_says_of_it(tool_site, monkeypatch, capsys, category):
 
 def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):
     """V-08, R-12: `ebsif install` refuses, as `ebsif render` does."""
-    (tool_site / "project/mine/site.yaml").write_text(
-        f"{SITE}images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n"
-    )
+    images = f"images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n"
+    (tool_site / "project/mine/site.yaml").write_text(f"{SITE}{images}")
     (tool_site / "images").mkdir()
     (tool_site / "images/tool-1.0.sif").touch()
     assert cli.main(["install", "tool"]) == 3
