@@ -568,13 +568,12 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     """C-04: two attempts at once write the same file; the one that fails because of the other doesn't remove it."""
     path = tmp_path / "x.eb"
     reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
-    place = ModulePlace(tmp_path, "x", tmp_path / "x.lua", tmp_path / "x")
-    monkeypatch.setattr(installing.framework, "place_of", lambda _: place)
+    place = ModulePlace(path, tmp_path, "x", tmp_path / "x.lua", tmp_path / "x")
     monkeypatch.setattr(installing.running, "install", lambda _: Result(status=1, error=reason))
     with pytest.raises(installing.ExtendingError), writing.removed_after_failure(path) as written:
         path.write_text("text")
         written.append(path)
-        installing.install(path, Request("extend"), "--sourcepath=x")
+        installing.install(place, Request("extend"), "--sourcepath=x")
     assert path.exists() == is_kept
 
 

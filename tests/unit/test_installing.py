@@ -25,13 +25,14 @@ def installer(tool_site, monkeypatch):
     monkeypatch.setattr(bases, "sources", lambda _: "--sourcepath=x")
     monkeypatch.setattr(places, "known", lambda _, name=None: there.get(name, []))
 
-    def install(path, request, sources, otherwise):
-        runs.append((path.name, request.rebuild, [*request.more, sources]))
-        if "2.0" in path.name:
+    def install(place, request, sources, otherwise):
+        runs.append((place.easyconfig.name, request.rebuild, [*request.more, sources]))
+        if "2.0" in place.easyconfig.name:
             raise installing.ExtendingError("the image is damaged")
         return 0
 
     monkeypatch.setattr(installing, "install", install)
+    monkeypatch.setattr(framework, "place_of", lambda path, _: Namespace(easyconfig=path))
     return Namespace(runs=runs, there=there)
 
 
@@ -140,10 +141,10 @@ def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys)
 
 def test_a_module_that_another_eb_installs(tmp_path, monkeypatch):
     """N1: EasyBuild only says that there is a lock; an eb that was killed leaves one, too."""
-    place = framework.ModulePlace(tmp_path, "Tool/1.0", tmp_path / "1.0.lua", tmp_path / "software")
-    monkeypatch.setattr(framework, "place_of", lambda _: place)
+    path = tmp_path / "Tool-1.0.eb"
+    place = framework.ModulePlace(path, tmp_path, "Tool/1.0", tmp_path / "1.0.lua", tmp_path / "software")
     error = "Installation of Tool-1.0.eb failed: Lock /software/.locks/a.lock already exists, aborting!"
     monkeypatch.setattr(running, "install", lambda _: running.Result(1, error, log="/tmp/log"))
     with pytest.raises(installing.ExtendingError) as raised:
-        installing.install(tmp_path / "Tool-1.0.eb", Request("install"), "--sourcepath=x")
+        installing.install(place, Request("install"), "--sourcepath=x")
     assert str(raised.value) == places.locked("Tool/1.0", Path("/software/.locks/a.lock"))

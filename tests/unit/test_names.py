@@ -1181,7 +1181,9 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.eb\n")
     installed = []
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.environments.installing.install", lambda path, *_: installed.append(path.name))
+        patch.setattr(
+            "ebsif.environments.installing.install", lambda place, *_: installed.append(place.easyconfig.name)
+        )
         extend("rich\n", "--rebuild")
     assert installed == [f"{name}.eb"]
     extend("rich\n", "--rebuild", "-o", ".")
@@ -1301,8 +1303,8 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     def files(folder=tmp_path):
         return sorted(path.name for path in folder.iterdir() if path.suffix in (".eb", ".json"))
 
-    def fail(path, *_):
-        assert path.exists()
+    def fail(place, *_):
+        assert place.easyconfig.exists()
         raise ExtendingError("no space left\nThe log is /tmp/eb-1/easybuild.log")
 
     assert main(["lock", "mine", "-o", "lock.json"]) == 0

@@ -87,48 +87,47 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
         require_places(dataclasses.replace(request, output=closed))
 
 
+def place_in(folder):
+    """Return a place for a module."""
+    return framework.ModulePlace(folder / "a-1.eb", folder, "a/1", folder / "a/1.lua", folder / "software")
+
+
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
     """Issue 20: Ctrl-C: the last line says where the easyconfig is."""
 
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(
-        framework,
-        "place_of",
-        lambda _: framework.ModulePlace(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software"),
-    )
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
+        installing.install(place_in(tmp_path), Request("extend", rebuild=True), "--sourcepath=x")
     assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
 def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     """N-01: unless MODULEPATH has the directory of the module, the line that loads it names it."""
-    place = framework.ModulePlace(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    place = place_in(tmp_path)
     place.file.parent.mkdir()
     place.file.touch()
-    monkeypatch.setattr(framework, "place_of", lambda _: place)
     monkeypatch.setattr(running, "install", lambda _: running.Result(0, "", ""))
     there: list = []
     monkeypatch.setattr(places, "known", lambda *_: there)
     lines = []
     for searched in (tmp_path, tmp_path / "other"):
         monkeypatch.setenv("MODULEPATH", str(searched))
-        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
+        installing.install(place, Request("extend", rebuild=True), "--sourcepath=x")
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
     # design 8: only what nothing was replaced for, and what the name means
     there.append(places.Installation(place.installation, "a/1", place.file, tmp_path))
     for options, number in (([], 1), (["--prefix=x"], 0)):
-        installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True, more=options), "--sourcepath=x")
+        installing.install(place, Request("extend", rebuild=True, more=options), "--sourcepath=x")
         assert capsys.readouterr().err.count("undo: ebsif remove a/1\n") == number
     there[0] = places.Installation(tmp_path / "other", "a/1", place.file, tmp_path)
-    installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
+    installing.install(place, Request("extend", rebuild=True), "--sourcepath=x")
     there[0] = places.Installation(place.installation, "a/1", place.file, tmp_path)
     place.installation.mkdir()
-    installing.install(tmp_path / "a-1.eb", Request("extend", rebuild=True), "--sourcepath=x")
+    installing.install(place, Request("extend", rebuild=True), "--sourcepath=x")
     assert "undo" not in capsys.readouterr().err
 
 
@@ -162,19 +161,26 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
     (kept.parent / "new/wheel").touch()
     made = extension.Extension(bases.Container, "x")
     monkeypatch.setattr(downloads, "key_of", lambda _: "new")
-    assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+
+    def left():
+        # after a failure
+        with pytest.raises(KeyboardInterrupt), downloads.left_by_check(made) as found:
+            raise KeyboardInterrupt
+        return found
+
+    assert left() == {"PIP_CACHE_DIR": str(kept.parent / "new")}
     # what another command is removing, as it can be seen here: a name without a file
     with monkeypatch.context() as other:
         other.setattr(Path, "iterdir", lambda folder: iter([folder / "gone", folder / "new"]))
-        assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+        assert left() == {"PIP_CACHE_DIR": str(kept.parent / "new")}
         # or the directory
         other.setattr(Path, "iterdir", lambda folder: iter(os.listdir(folder / "gone")))
-        assert downloads.for_installation(made) == {"PIP_CACHE_DIR": str(kept.parent / "new")}
+        assert left() == {"PIP_CACHE_DIR": str(kept.parent / "new")}
     kept.parent.chmod(0o770)
-    assert downloads.for_check(made) == {}
+    assert downloads.variables_of(made) == {}
     kept.parent.chmod(0o700)
     monkeypatch.setenv("PIP_CACHE_DIR", "/mine")
-    assert downloads.for_check(made) == {}
+    assert downloads.variables_of(made) == {}
 
 
 class Eb:

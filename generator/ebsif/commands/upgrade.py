@@ -6,6 +6,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
+from ebsif import remedies
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import system_of
 from ebsif.catalog.stages import Stage
@@ -84,7 +85,8 @@ def run(options: Namespace) -> int:
     )
     root = path.parent.parent
     request = replace(request, repeated=extending_words(options, container, name, stages))
-    status = making.make(request, Extension(container, name, stages, keeps_all=True))
+    with remedies.whole(request.repeated):
+        status = making.make(request, Extension(container, name, stages, keeps_all=True))
     if (root / lockfile.RECORD).is_file():
         before = places.of_directory(root)
         change.report_left_behind(before, f"{container.module}-{name}", stages)

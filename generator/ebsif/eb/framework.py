@@ -45,8 +45,14 @@ class EbError(EbsifError):
 
 @dataclass(frozen=True)
 class ModulePlace:
-    """The location of a module: arguments of `module use` and `module load`, module file, installation directory."""
+    """
+    An easyconfig, and where its module is or would be.
 
+    `use` and `module` are arguments of `module use` and `module load`, `file` is the module file, `installation` the
+    directory.
+    """
+
+    easyconfig: Path
     use: Path
     module: str
     file: Path
@@ -57,10 +63,11 @@ class ModulePlace:
         """The command that loads the module."""
         return load_command(self.use, self.module)
 
-    def has(self, path: Path) -> bool:
-        """Return whether the installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
-        copy = self.installation / "easybuild" / path.name
-        return copy.is_file() and copy.read_bytes() == path.read_bytes()
+    @property
+    def is_current(self) -> bool:
+        """Whether the installation was made from the easyconfig as it is now; eb keeps a copy of what it used."""
+        copy = self.installation / "easybuild" / self.easyconfig.name
+        return copy.is_file() and copy.read_bytes() == self.easyconfig.read_bytes()
 
 
 def load_command(directory: Optional[Path], module: str) -> str:
@@ -288,8 +295,8 @@ def this_easybuild() -> str:
     return f"EasyBuild {version.VERSION} in {place}, with Python {'.'.join(map(str, sys.version_info[:2]))}"
 
 
-def read(path: Union[str, Path]) -> "EasyConfig":
-    """Return an easyconfig as EasyBuild reads it; raise EbError if it can't."""
+def read(path: Union[str, Path], text: Optional[str] = None) -> "EasyConfig":
+    """Return an easyconfig as EasyBuild reads it, or will with the text to be written; raise EbError if it can't."""
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
     from easybuild.tools.build_log import EasyBuildError
 
@@ -297,7 +304,7 @@ def read(path: Union[str, Path]) -> "EasyConfig":
     with READING:
         session()
         try:
-            return EasyConfig(str(path))
+            return EasyConfig(None if text else str(path), rawtxt=text)
         except EasyBuildError as error:
             raise EbError(f"{path}: {str(error).strip(chr(39))}") from None
         except UnicodeDecodeError:
@@ -384,15 +391,16 @@ def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def place_of(path: Path) -> ModulePlace:
-    """Return the place where the module of an easyconfig is or would be installed."""
+def place_of(path: Path, text: str) -> ModulePlace:
+    """Return the place where the module of an easyconfig, which may still have to be written, is or would be."""
     from easybuild.framework.easyconfig.easyconfig import ActiveMNS
     from easybuild.tools.config import build_option, get_module_syntax, install_path
 
-    easyconfig = read(path)
+    easyconfig = read(path, text)
     use = Path(install_path("mod")) / build_option("suffix_modules_path") / easyconfig.mod_subdir
     suffix = ".lua" if get_module_syntax() == "Lua" else ""
     return ModulePlace(
+        path,
         use,
         easyconfig.short_mod_name,
         use / f"{easyconfig.short_mod_name}{suffix}",

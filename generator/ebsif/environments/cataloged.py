@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ebsif.catalog.container import Container
+from ebsif.eb import framework
 from ebsif.environments import bases, installing, writing
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
@@ -60,5 +61,6 @@ def install_container(wanted: ToInstall, request: Request) -> int:
     with writing.removed_after_failure(rendered.path) as written:
         rendering.write([rendered], request.folder)
         written.append(rendered.path)
-        installing.install(rendered.path, request, bases.sources(container), otherwise="")
+        place = framework.place_of(rendered.path, rendered.text)
+        installing.install(place, request, bases.sources(container), otherwise="")
     return 0

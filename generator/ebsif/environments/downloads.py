@@ -7,6 +7,8 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif.environments import bases
@@ -18,18 +20,39 @@ VARIABLE = "PIP_CACHE_DIR"
 SECONDS = 24 * 3600  # for which it is kept
 
 
-def for_check(extension: Extension) -> dict[str, str]:
-    """Return the variables with which a check keeps its downloads; none if it can't, or pip has a directory already."""
+@dataclass
+class Kept:
+    """The variables of eb with which a check keeps its downloads, and whether an installation can follow it."""
+
+    variables: dict[str, str]
+    are_useful: bool = False
+
+
+@contextlib.contextmanager
+def of_check(extension: Extension) -> Iterator[Kept]:
+    """
+    Yield what a check keeps: nothing if it can't, or pip has a directory already.
+
+    It is removed unless it is useful.
+    """
     with contextlib.suppress(OSError):
         # with the access that it has to have
         folder_of_all().mkdir(mode=0o700)
-    return variables_of(extension)
+    kept = Kept(variables_of(extension))
+    try:
+        yield kept
+    finally:
+        if not (kept.are_useful and are_left(kept.variables)):
+            remove(kept.variables)
 
 
-def for_installation(extension: Extension) -> dict[str, str]:
-    """Return the variables with which an installation takes what a check of the same has left."""
+@contextlib.contextmanager
+def left_by_check(extension: Extension) -> Iterator[dict[str, str]]:
+    """Yield the variables with which an installation takes what a check of the same has left, and then removes it."""
     variables = variables_of(extension)
-    return variables if are_left(variables) else {}
+    variables = variables if are_left(variables) else {}
+    yield variables
+    remove(variables)
 
 
 def variables_of(extension: Extension) -> dict[str, str]:
@@ -79,7 +102,7 @@ def is_own(folder: Path) -> bool:
 
 def key_of(extension: Extension) -> str:
     """Return a name for the downloads of an extension: what was built for another image or request may not fit."""
-    known = [extension.at("0").body]
+    known = [extension.undated]
     with contextlib.suppress(EbsifError, OSError):
         path = bases.image_of(extension.base)
         found = path.stat()

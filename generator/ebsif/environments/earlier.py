@@ -1,6 +1,7 @@
 """The extensions of a module that are there, and the dates that a new one can have after them."""
 
 import itertools
+import json
 import os
 import re
 import time
@@ -39,6 +40,11 @@ class Earlier:
             times={os.path.realpath(one.root): modulerc.time_of(str(one.root)) for _, one in same},
             others={other: one for other, _, one in found if other != name},
         )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables with which eb stops if there are other extensions of the name than these."""
+        return {modulerc.KNOWN_VARIABLE: json.dumps(self.times)}
 
     @property
     def last(self) -> Optional[Installation]:

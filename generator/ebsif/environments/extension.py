@@ -1,6 +1,5 @@
 """An extension, packages of a user on top of a container: its stages, its names and dates, and those that are there."""
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -74,22 +73,19 @@ class Extension:
     added: Sequence[str] = ()
     keeps_all: bool = False
 
-    def at(self, date: str) -> "DatedExtension":
-        """Return the extension with a date."""
-        return DatedExtension(self, date)
-
-    def variables(self, known: Optional[Mapping[str, int]] = None) -> dict[str, str]:
-        """
-        Return the variables of eb to start with the packages of an installation, where that leads to the same result.
-
-        eb stops if there are other extensions of the name than those that are `known`.
-        """
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of eb to start with the packages of an installation, where that leads to the same result."""
         # imports EasyBuild
         from easybuild.easyblocks.generic.container.venv import BASE_VARIABLE, REUSE_VARIABLE
 
         start = {BASE_VARIABLE: str(self.installed_base.root)} if self.installed_base else {}
-        start = {REUSE_VARIABLE: str(self.before.root)} if self.before else start
-        return {**start, **({} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)})}
+        return {REUSE_VARIABLE: str(self.before.root)} if self.before else start
+
+    @property
+    def undated(self) -> str:
+        """The text of its easyconfig for any date: what a check has in common with the installation after it."""
+        return DatedExtension(self, "0").body
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Optional
 
 from ebsif import files
-from ebsif.eb import framework, running
+from ebsif.eb import running
+from ebsif.eb.framework import ModulePlace
 from ebsif.environments import plan
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
@@ -30,7 +31,7 @@ class InUseError(ExtendingError):
 
 
 def install(
-    path: Path,
+    place: ModulePlace,
     request: Request,
     sources: str,
     variables: Optional[Mapping[str, str]] = None,
@@ -41,8 +42,8 @@ def install(
 
     `sources` is eb's option for the directories that may have the image, `variables` are more of them for eb.
     """
-    place = framework.place_of(path.resolve())
-    if place.file.exists() and not request.again and not place.has(path):
+    path = place.easyconfig
+    if place.file.exists() and not request.again and not place.is_current:
         raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             f"again{otherwise}"

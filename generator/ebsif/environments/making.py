@@ -7,7 +7,7 @@ extension gets its date. Then the plan is shown, or its files are written, and e
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -21,6 +21,7 @@ from ebsif.catalog.container import Container
 from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework
+from ebsif.eb.framework import ModulePlace
 from ebsif.environments import bases, downloads, installing, plan, writing
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import DatedExtension, ExtendingError, Extension
@@ -56,18 +57,7 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     if request.dry_run:
         print(dated.text(request.command), end="")
         return 0
-    path = request.folder / dated.file_name
-    written = write(request, dated, path, earlier.times)
-    if request.installs:
-        report_earlier(request, extension)
-        return 0
-    if request.json:
-        print(json.dumps({"module": dated.module, "files": list(map(str, written))}))
-        return 0
-    for one in written:
-        print(one)
-    output.hint(f"install it with: {framework.command([path])}")
-    output.hint(f"then: {framework.place_of(path.resolve()).load}")
+    carry_out(request, dated, earlier)
     return 0
 
 
@@ -136,15 +126,15 @@ def choose_date(
         later = [one for date, one in earlier.by_date.items() if newest.date_key(date) > newest.date_key(chosen)]
         if later:
             output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
-        dated, everything = extension.at(chosen), request.names.everything
-        there = places.installed_as(dated.module, everything) if request.check or request.installs else None
+        dated = DatedExtension(extension, chosen)
+        there = earlier.by_date.get(chosen) if request.check or request.installs else None
         return dated, there if there and is_done(there, dated) else None
     for date in earlier.of_today[-1:]:
-        dated = extension.at(date)
+        dated = DatedExtension(extension, date)
         if request.again or is_done(earlier.by_date[date], dated):
             return dated, None if request.again else earlier.by_date[date]
     for date in earlier.free_dates():
-        dated = extension.at(date)
+        dated = DatedExtension(extension, date)
         path = request.folder / dated.file_name
         if not path.exists() or request.rebuild or dated.is_in(path):
             break
@@ -182,14 +172,10 @@ def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[
 
 def check(request: Request, extension: Extension, container: Container, kept: Sequence[str]) -> Plan:
     """Return what pip does for an extension; what it has downloaded is kept if the installation can follow."""
-    kept_downloads = downloads.for_check(extension)
-    planned = Plan(problem="unknown")
-    try:
-        planned = plan.check(container, request.more, request.image, kept, {**extension.variables(), **kept_downloads})
-        return planned
-    finally:
-        if planned.problem or not downloads.are_left(kept_downloads):
-            downloads.remove(kept_downloads)
+    with downloads.of_check(extension) as left:
+        planned = plan.check(container, request.more, request.image, kept, {**extension.variables, **left.variables})
+        left.are_useful = not planned.problem
+    return planned
 
 
 def packages_of_base(extension: Extension) -> list[str]:
@@ -201,33 +187,47 @@ def packages_of_base(extension: Extension) -> list[str]:
 # --- write and install
 
 
-def write(request: Request, dated: DatedExtension, path: Path, known: Mapping[str, int]) -> list[Path]:
-    """Write the easyconfig of an extension and the files that it names, and install it if asked to; return them."""
-    extension = dated.extension
+def carry_out(request: Request, dated: DatedExtension, earlier: Earlier) -> None:
+    """Write the easyconfig of an extension and the files that it names, and install it if asked to."""
+    extension, path = dated.extension, request.folder / dated.file_name
+    text = dated.text(request.command)
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     is_date_given = bool(request.date or extension.date)
+    # by another command
+    is_written = not beside and path.exists() and dated.is_in(path)
+    place = framework.place_of(path, text)
     with writing.removed_after_failure(path, *beside) as written:
         if request.rebuild:
-            writing.require_unused(path, dated.module)
-        for place, companion in beside.items():
-            companion.write(place, request.rebuild)
-            written.append(place)
-        # another command may have written the same
-        if beside or not path.exists() or not dated.is_in(path):
-            remedy = writing.REPLACING if is_date_given else MEANWHILE
-            writing.write(path, dated.text(request.command), request.rebuild, remedy=remedy)
+            writing.require_unused(place)
+        for other, companion in beside.items():
+            companion.write(other, request.rebuild)
+            written.append(other)
+        if not is_written:
+            writing.write(path, text, request.rebuild, remedy=writing.REPLACING if is_date_given else MEANWHILE)
             written.append(path)
         if request.installs:
-            with remedies.whole(request.repeated):
-                kept = downloads.for_installation(extension)
+            with downloads.left_by_check(extension) as left:
                 installing.install(
-                    path, request, bases.sources(dated.container), {**extension.variables(known), **kept}
+                    place, request, bases.sources(dated.container), {**extension.variables, **earlier.variables, **left}
                 )
-                downloads.remove(kept)
-            for place in beside:
+            for other in beside:
                 # the installation has it, and user software is large
-                place.unlink(missing_ok=True)
-    return [*beside, path]
+                other.unlink(missing_ok=True)
+    if request.installs:
+        report_earlier(request, extension)
+    else:
+        report_written(request, dated, place, [*beside, path])
+
+
+def report_written(request: Request, dated: DatedExtension, place: ModulePlace, written: Sequence[Path]) -> None:
+    """Say which files were written, and how to install from them."""
+    if request.json:
+        print(json.dumps({"module": dated.module, "files": list(map(str, written))}))
+        return
+    for one in written:
+        print(one)
+    output.hint(f"install it with: {framework.command([place.easyconfig])}")
+    output.hint(f"then: {place.load}")
 
 
 def report_earlier(request: Request, extension: Extension) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif import files
-from ebsif.eb import framework
+from ebsif.eb.framework import ModulePlace
 from ebsif.environments.extension import Companion, ExtendingError
 from ebsif.environments.installing import InUseError
 from ebsif.installed import places
@@ -36,11 +36,11 @@ def removed_after_failure(*paths: Path) -> Iterator[list[Path]]:
         raise
 
 
-def require_unused(path: Path, module: str) -> None:
+def require_unused(place: ModulePlace) -> None:
     """Raise ExtendingError while eb installs a module from an easyconfig that is there: it reads that again."""
-    wait = places.in_use(module, framework.place_of(path.resolve()).installation) if path.exists() else None
+    wait = places.in_use(place.module, place.installation) if place.easyconfig.exists() else None
     if wait:
-        raise ExtendingError(f"{path} is in use: {wait}")
+        raise ExtendingError(f"{place.easyconfig} is in use: {wait}")
 
 
 def write(path: Path, text: str, again: bool, kind: str = "easyconfig", remedy: str = REPLACING) -> None:
