@@ -86,15 +86,9 @@ class Batch:
 
     def start(self, text, **environment):
         """Start a batch script; return its Popen."""
-        return subprocess.Popen(
-            ["bash", "-c", text],
-            cwd=self.folder,
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        environment = {**self.environment, **environment}
+        return subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=environment, text=True, **ends)
 
     def run(self, text, **environment):
         """Run a batch script; return its status, the lines of its output, and its errors."""
@@ -223,10 +217,8 @@ def test_a_job_leaves_the_copies_of_others(name, batch):
 )
 def test_a_pbs_job(batch, variables, name):
     """Issue 23, point 5, S004-03: no server or brackets in names of files; the ranks meet on the first node."""
-    said = batch.run(
-        'source "$RUNSCRIPTS/job.bash" pbs train\necho "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"',
-        **variables,
-    )[1]
+    values = 'echo "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"'
+    _, said, _ = batch.run(f'source "$RUNSCRIPTS/job.bash" pbs train\n{values}', **variables)
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
 
 
@@ -266,10 +258,8 @@ def test_the_other_name_of_the_runtime(batch, tmp_path):
         (tools / program).symlink_to(shutil.which(program))
     (batch.folder / "programs/singularity").rename(batch.folder / "programs/apptainer")
     text = 'source "$RUNSCRIPTS/job.bash" slurm run\njob_describe a b true\njob_run --remove-caches true\n'
-    assert batch.run(text, PATH=f"{batch.folder}/programs:{tools}")[:2] == (
-        0,
-        ["record --nodes", "record --status 0", "remove-caches"],
-    )
+    done = batch.run(text, PATH=f"{batch.folder}/programs:{tools}")
+    assert done[:2] == (0, ["record --nodes", "record --status 0", "remove-caches"])
 
 
 @pytest.mark.parametrize(
