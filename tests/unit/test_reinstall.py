@@ -31,6 +31,9 @@ from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock, StopExceptio
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
+pytestmark = pytest.mark.usefixtures("configuration")
+SOFTWARE, SQUASHFS = "user-software", "user-software.squashfs"
+
 
 def replacement(root, is_beside=False):
     """Return a complete installation that takes the place of an earlier one, or is still beside it (Reinstallation)."""
@@ -83,7 +86,11 @@ def stop_without_a_terminal(*_):
     raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
-@pytest.mark.usefixtures("configuration")
+def refuse(*_):
+    """Stand for a function that needs to write where this account can't."""
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
 @pytest.mark.parametrize("number, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGHUP, BrokenPipeError)])
 def test_a_second_signal(tmp_path, monkeypatch, number, error):
     """
@@ -140,7 +147,6 @@ def test_the_end_of_a_terminal(before):
         signal.signal(signal.SIGTERM, handlers[1])
 
 
-@pytest.mark.usefixtures("configuration")
 def test_an_earlier_installation_that_can_not_be_removed(tmp_path, monkeypatch):
     """S002-44: a container has its files open on NFS: what is left of it never replaces the new installation."""
     (tmp_path / "software").mkdir()
@@ -235,9 +241,16 @@ def test_a_change_that_keeps_the_size(tmp_path):
 
 
 def test_changes_without_a_record(tmp_path):
-    """lumi 6: installations of other recipes have no record: everything counts as changed, scripts included."""
+    """
+    lumi 6: installations of other recipes have no record: everything counts as changed, scripts included.
+
+    A link that somebody adds to run scripts is one of them, also if it leads to a directory.
+    """
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
-    assert (software.changed(), list(software.own_files())) == (["user-software"], ["runscripts/mine"])
+    (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
+    (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
+    assert software.changed() == ["user-software"]
+    assert list(software.own_files()) == ["runscripts/gone", "runscripts/library", "runscripts/mine"]
 
 
 RECIPE = r'''
@@ -266,7 +279,6 @@ EOF
 '''
 
 
-@pytest.mark.usefixtures("configuration")
 def test_scripts_of_a_recipe(tmp_path):
     """lumi N2: what the earlier easyconfig has written is no script of a person; what a person has changed is."""
     software = installation(tmp_path / "1.0", record=False)
@@ -305,14 +317,6 @@ def test_scripts_of_a_recipe(tmp_path):
     assert scripts_of_recipe(before.root, list(theirs), [new.place]) == []
 
 
-def test_links_are_scripts(tmp_path):
-    """lumi 6: a link that somebody adds to run scripts is one of them, also if it leads to a directory."""
-    software = installation(tmp_path / "1.0")
-    (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
-    (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
-    assert list(software.own_files()) == ["runscripts/gone", "runscripts/library"]
-
-
 def test_the_command_to_use_what_was_set_aside(tmp_path):
     """lumi 6: the given command works, whatever the new installation contains."""
     software = installation(tmp_path / "a place" / "1.0")
@@ -320,41 +324,34 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
     (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
     subprocess.run(["bash", "-c", command], check=True)
     assert software.present() == ["user-software"]
-    assert (tmp_path / "a place/1.0/user-software/module.py").exists()
-    assert not os.path.exists(path)
+    assert (tmp_path / "a place/1.0/user-software/module.py").exists() and not os.path.exists(path)
 
 
 def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     """easybuild D4: the parent directory is not writable: an error, and nothing is lost."""
     software = installation(tmp_path / "1.0")
-
-    def refuse(*_):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
     monkeypatch.setattr(shutil, "move", refuse)
     with pytest.raises(EasyBuildError, match="Move or remove it yourself"):
         software.set_aside(["user-software"], software)
     assert software.changed() == []
 
 
-def test_the_group_of_directories(tmp_path):
-    """G-12 (lumi B3): files created in user software belong to the group if the installation is set-gid."""
-    (tmp_path / "one/two").mkdir(parents=True)
-    (tmp_path / "one/file").write_text("")
-    for set_gid in (True, False):
-        shutil.copytree(tmp_path / "one", tmp_path / str(set_gid))
-        usersoftware.share_files(str(tmp_path / str(set_gid)), group_writes=True, set_gid=set_gid)
-        folders = (tmp_path / str(set_gid), tmp_path / str(set_gid) / "two")
-        modes = [oct(path.stat().st_mode & 0o7777) for path in folders]
-        assert modes == ["0o2775" if set_gid else "0o775"] * 2
+@pytest.mark.parametrize(
+    ("group_writes", "set_gid", "mode"), [(True, True, 0o2775), (True, False, 0o775), (False, False, 0o755)]
+)
+def test_the_rights_of_files(tmp_path, group_writes, set_gid, mode):
+    """
+    G-12 (lumi B3): files created in user software belong to the group if the installation is set-gid.
 
-
-def test_set_user_id_programs_of_packages(tmp_path):
-    """P-04: nobody becomes the installing account by running what a package has installed."""
-    (tmp_path / "program").write_text("")
-    (tmp_path / "program").chmod(0o4755)
-    usersoftware.share_files(str(tmp_path), group_writes=False)
-    assert oct((tmp_path / "program").stat().st_mode & 0o7777) == "0o755"
+    P-04: nobody becomes the installing account by running what a package has installed.
+    """
+    folder, program = tmp_path / "one/two", tmp_path / "one/program"
+    folder.mkdir(parents=True)
+    program.touch()
+    program.chmod(0o4755)
+    usersoftware.share_files(str(folder.parent), group_writes=group_writes, set_gid=set_gid)
+    assert [path.stat().st_mode & 0o7777 for path in (folder.parent, folder)] == [mode, mode]
+    assert program.stat().st_mode & 0o7777 == mode & 0o777
 
 
 def test_packages_without_a_file(tmp_path):
@@ -370,11 +367,11 @@ def test_packages_without_a_file(tmp_path):
 @pytest.mark.parametrize(
     "earlier, now",
     [
-        (("user-software",), ("user-software",)),
-        (("user-software.squashfs",), ("user-software.squashfs",)),
-        (("user-software",), ("user-software.squashfs",)),
-        (("user-software.squashfs",), ("user-software",)),
-        (("user-software", "user-software.squashfs"), ("user-software.squashfs",)),
+        ([SOFTWARE], [SOFTWARE]),
+        ([SQUASHFS], [SQUASHFS]),
+        ([SOFTWARE], [SQUASHFS]),
+        ([SQUASHFS], [SOFTWARE]),
+        ([SOFTWARE, SQUASHFS], [SQUASHFS]),
     ],
 )
 def test_user_software_is_taken_over(tmp_path, earlier, now):
@@ -383,12 +380,12 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
         (tmp_path / folder).mkdir()
         for name in names:
             path = tmp_path / folder / name
-            if name == "user-software":
+            if name == SOFTWARE:
                 path.mkdir()
                 path /= "which"
             path.write_text(folder)
     UserSoftware(str(tmp_path / "now")).take_over(UserSoftware(str(tmp_path / "before")))
-    assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
+    assert sorted(path.name for path in (tmp_path / "now").iterdir()) == earlier
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
 
 
@@ -411,7 +408,6 @@ def replacing(tmp_path, monkeypatch):
     return replacing_in(tmp_path, monkeypatch)
 
 
-@pytest.mark.usefixtures("configuration")
 def test_a_read_only_installation_is_replaced(tmp_path, replacing):
     """S002-44: user software of one made with --read-only-installdir is kept, and can be changed from now on."""
     mine = tmp_path / "software/1.0/user-software/mine"
@@ -423,7 +419,6 @@ def test_a_read_only_installation_is_replaced(tmp_path, replacing):
     mine.write_text("again")
 
 
-@pytest.mark.usefixtures("configuration")
 def test_the_earlier_installation_is_kept(tmp_path, monkeypatch, replacing):
     """63, point 6: with cleanupoldinstall = False, it is never a leftover, which the eb after a killed one removes."""
     rename, targets = os.rename, []
@@ -466,7 +461,6 @@ def killed_at(monkeypatch):
     return call
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("is_changed, is_removed", [(True, False), (False, True)])
 def test_a_kill_while_changes_are_carried_over(tmp_path, monkeypatch, killed_at, is_changed, is_removed):
     """
@@ -503,7 +497,6 @@ def test_a_kill_while_changes_are_carried_over(tmp_path, monkeypatch, killed_at,
     assert number > 5
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("name", ["user-software", "user-software.squashfs"])
 def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, name):
     """57-h2.7: what it led to was removed: the new user software is used, and the link is kept."""
@@ -519,14 +512,9 @@ def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, na
     assert "was a link to /project/gone, which doesn't exist; it is kept at" in said
 
 
-@pytest.mark.usefixtures("configuration")
 def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     """S002-44: if it can't be moved to the new installation, the earlier one and its module are put back."""
-
-    def fail(*_):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(UserSoftware, "take_over", fail)
+    monkeypatch.setattr(UserSoftware, "take_over", refuse)
     monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.replace_module())
     with pytest.raises((EasyBuildError, OSError), match="Permission denied"):
         replacing.run_step("module", [])
@@ -535,7 +523,6 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     assert (tmp_path / "software/1.0.lua").read_text() == "earlier"
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, EasyBuildError("no"), OSError(errno.ENOSPC, "No space left")])
 def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     """defects W3: they are put back if a later step fails or is interrupted, and what was a link is one again."""
@@ -571,7 +558,6 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     assert hidden.read_text() == "new"
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("easyblock_class", [ContainerInstall, ContainerVenv])
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize(
@@ -611,7 +597,6 @@ def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left
     assert (f"whatpiphasprintedisin{tmp_path}/stages" in said) is (left == {"stages"} and not check)
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("version", ["2.6", "2.7"])
 def test_additions_that_were_built_for_another_image(tmp_path, version):
     """S002-44: they stay in use with the same packages of the image only, although the empty venv is the same."""
@@ -623,7 +608,6 @@ def test_additions_that_were_built_for_another_image(tmp_path, version):
     assert (mine.parent == tmp_path / "1.0/user-software") is (version == "2.6")
 
 
-@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_what_users_have_renamed(tmp_path, capsys, is_complete):
     """S002-44: what they put aside, as unmake-squashfs advises, is kept, and the output says where."""
@@ -646,7 +630,6 @@ def test_what_users_have_renamed(tmp_path, capsys, is_complete):
     assert (tmp_path / "1.0/user-software/module.py").exists()
 
 
-@pytest.mark.usefixtures("configuration")
 def test_files_that_can_not_be_kept(tmp_path):
     """
     hunt R1.2: a module file without room for its copy is left alone; settings that can't be written stay as they are.
@@ -685,7 +668,6 @@ def fetching(tmp_path):
     )
 
 
-@pytest.mark.usefixtures("configuration")
 def test_directories_that_eb_does_not_need(monkeypatch, fetching):
     """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
     called = []
@@ -698,7 +680,6 @@ def test_directories_that_eb_does_not_need(monkeypatch, fetching):
     assert called == ["fetch", "create", "create", "fetch"]
 
 
-@pytest.mark.usefixtures("configuration")
 def test_what_is_fetched(tmp_path, monkeypatch, fetching):
     """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
     monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_, **__: (tmp_path / "source").touch())
@@ -711,7 +692,6 @@ def test_what_is_fetched(tmp_path, monkeypatch, fetching):
     assert (tmp_path / "source").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.usefixtures("configuration")
 def test_user_software_is_read_once(tmp_path, monkeypatch):
     """
     E-01: what an installation records of a large file is computed again only if a command has changed the file.
