@@ -14,7 +14,7 @@ class EasyConfig:
     short_mod_name: str
 
     def __init__(
-        self, path: str, extra_options: Any = None, build_specs: Any = None, validate: bool = True,
+        self, path: str | None, extra_options: Any = None, build_specs: Any = None, validate: bool = True,
         hidden: bool | None = None, rawtxt: str | None = None, auto_convert_value_types: bool = True,
         local_var_naming_check: str | None = None) -> None: ...
     @property
