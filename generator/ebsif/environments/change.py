@@ -38,7 +38,8 @@ class Environment:
     those of its base come before, as far as they are the same: `inherited`. The `base` is None if it's gone. `packages`
     are in user software, by normalized name; `by_hand` are the lines of those that were added by hand, and
     `changed_by_hand` says whether any were added, changed or removed. `container` has packages of the image's
-    distribution, too. `before` is the environment as it was before a command changed it.
+    distribution, too. `before` is the environment as it was before a command changed it, and `problem` why it can't be
+    installed, as far as it is known.
     """
 
     module: str
@@ -51,6 +52,7 @@ class Environment:
     by_hand: Sequence[str] = ()
     changed_by_hand: bool = False
     before: Optional["Environment"] = None
+    problem: str = ""
 
     def replace(self, **changes: Any) -> "Environment":
         """Return the environment as a command changes it."""
@@ -72,11 +74,14 @@ class Environment:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything else is asked for than before, besides comments."""
+        """Whether anything else is asked for than at the installation, besides comments."""
         before = self.before or self
-        return self.container.system != before.container.system or [
-            stage.replace(requirements=stage.lines) for stage in self.stages
-        ] != [stage.replace(requirements=stage.lines) for stage in before.stages]
+        return (
+            self.changed_by_hand
+            or self.container.system != before.container.system
+            or [stage.replace(requirements=stage.lines) for stage in self.stages]
+            != [stage.replace(requirements=stage.lines) for stage in before.stages]
+        )
 
     @property
     def has_system(self) -> bool:
@@ -92,6 +97,11 @@ class Environment:
             for name, package in sorted(self.packages.items())
             if name not in changing and "/" not in (package.line or "")
         ]
+
+    @property
+    def pinned(self) -> Container:
+        """The container, in which its packages keep their versions."""
+        return self.container.replace(parameters={**self.container.parameters, "constraints": self.pins})
 
     def suits(self, line: str) -> bool:
         """Return whether the installed version of a package satisfies a requirement line; not another URL or path."""
@@ -172,15 +182,15 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
 
     `given` is the image on the command line.
     """
-    container, base = bases.of_installation(installation, names.site), bases.base_of(installation, names)
-    packages = current.packages_or_recorded(installation)
+    base = bases.base_of(installation, names)
+    container = bases.of_installation(installation, names.site)
+    shared = number_shared(container.stages, base.stages if base else ())
+    packages, before = current.packages_or_recorded(installation), installation.record.venv_versions
     image = BaseImage.of(container, installation, packages, given)
-    before = installation.record.venv_versions
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
     added = {name: package for name, package in packages.items() if name not in before}
     gone = before.keys() - packages.keys() - venv.TOOLS
     stages = current.stages_now(container.stages, packages, changed, gone, image.known.packages)
-    shared = number_shared(container.stages, base.stages if base else ())
     environment = Environment(
         places.word(installation),
         container,
@@ -189,10 +199,29 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
         tuple(stages[:shared]),
         tuple(stages[shared:]),
         base,
-        lines_for(added),
+        current.lines_for(added),
         bool(changed or added or gone),
     )
     return with_by_hand(environment, added.values()) if added else environment
+
+
+def environment_on(
+    container: Container, installation: Optional[Installation], given: Optional[Path], with_packages: bool
+) -> Environment:
+    """
+    Return what a new extension of a container starts with, which may be installed.
+
+    `given` is the image on the command line. Its packages are read only if they are needed.
+    """
+    hidden = names_in(lines_of(container.stages)).union(installation.record.venv_versions if installation else ())
+    return Environment(
+        container.module,
+        container,
+        BaseImage.of(container, installation, hidden, given),
+        current.packages_or_recorded(installation) if installation and with_packages else {},
+        tuple(container.stages),
+        base=container,
+    )
 
 
 def number_shared(stages: Sequence[Stage], inherited: Sequence[Stage]) -> int:
@@ -218,12 +247,6 @@ def with_by_hand(environment: Environment, added: Iterable[VenvPackage]) -> Envi
     return replace(with_lines(environment, lines, "by hand"), before=None)
 
 
-def lines_for(added: Mapping[str, VenvPackage]) -> list[str]:
-    """Return the requirements for packages, by normalized name, without those that others of them need."""
-    needed = {normal_name(one.name) for package in added.values() for one in map(parsed, package.requires) if one}
-    return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
-
-
 def report_left_behind(installation: Installation, name: str, wanted: Sequence[Stage]) -> None:
     """Name what was added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
     before = set(installation.record.venv_versions)
@@ -233,7 +256,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence[S
         if one not in before | venv.TOOLS
     }
     asked = names_in(lines_of(wanted))
-    lines = [line for line in lines_for(added) if name_in(line) not in asked]
+    lines = [line for line in current.lines_for(added) if name_in(line) not in asked]
     if lines:
         output.note(
             f"{places.word(installation)} has packages that were added by hand, which are not taken along: "
@@ -400,9 +423,3 @@ def report_projects(environment: Environment) -> None:
         package = environment.packages.get(environment.name_of(line))
         if package and line in before and (folder := venv.directory_of(package)):
             output.note(f"{package.name} {package.version} is built again from {folder}, as that is now")
-
-
-def pinned(environment: Environment) -> Container:
-    """Return the container of an environment, in which its packages keep their versions."""
-    container = environment.container
-    return container.replace(parameters={**container.parameters, "constraints": environment.pins})

@@ -5,25 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
-from typing import Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.stages import Stage, append, lines_of, with_commands
-from ebsif.environments import bases, change, impossible, installing, making, repeating, replacing, system
-from ebsif.environments.baseimage import BaseImage
+from ebsif.catalog.stages import Stage, with_commands
+from ebsif.environments import bases, change, impossible, installing, making, repeating, replacing
 from ebsif.environments.change import Environment
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import current, ownfiles, places
+from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, typed, venv
 from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
-from ebsif.packages.lines import names_in
 from ebsif.report import output
 
 # the name of an extension that gets none
@@ -32,22 +30,11 @@ NAME = "mine"
 DECLINED = None
 
 
-@dataclass(frozen=True)
-class TypedLines:
+class TypedLines(NamedTuple):
     """The requirement lines that were typed, and what is `wrong` with others, which can't be used at all."""
 
-    lines: Sequence[str] = ()
-    wrong: str = ""
-
-    @property
-    def stages(self) -> list[Stage]:
-        """The lines as stages."""
-        return requirements.split_into_stages(list(self.lines))
-
-    def require_usable(self, why_not: str) -> None:
-        """Raise ExtendingError if some can't be used, with why the others can't be installed."""
-        if self.wrong:
-            raise ExtendingError("\n".join(filter(None, [self.wrong, why_not])))
+    lines: Sequence[str]
+    wrong: str
 
 
 @dataclass(frozen=True)
@@ -99,6 +86,10 @@ class Wish:
             "--allow-upgrade": self.allow_upgrade,
             "--replace": self.replace,
         }
+
+
+# Changes an environment as was typed: the name of the extension, requirement lines, and packages that are replaced.
+Changing = Callable[[Wish, Environment, str, Sequence[str], Sequence[str]], Environment]
 
 
 def make(wish: Wish) -> int:
@@ -177,28 +168,20 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
 
 def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
-    name, request = wish.name or NAME, wish.request
-    container = system.added(container, wish.apt, wish.allow_upgrade)
-    installation = next(iter(places.called(container.module)), None)
-    hidden = names_in(lines_of(container.stages)).union(installation.record.venv_versions if installation else ())
-    image = BaseImage.of(container, installation, hidden, request.image)
-    replaced = replacing.parse(wish.replace)
-    in_venv = current.packages_or_recorded(installation) if replaced and installation else {}
-    if not replacing.is_accepted(request, image, in_venv, replaced, wish.force):
+    name, installation = wish.name or NAME, next(iter(places.called(container.module)), None)
+    before = change.environment_on(container, installation, wish.request.image, with_packages=bool(wish.replace))
+    environment = as_typed(wish, before, name, extended_as_typed)
+    if environment is DECLINED:
         return DECLINED
-    lines = typed_lines(wish, image.known)
-    wanted = with_commands(replacing.allow(lines.stages, replaced), wish.commands)
-    stages, why_not = impossible.checked(request, image, wanted)
-    lines.require_usable(why_not)
     if installation:
-        change.report_left_behind(installation, name, wanted)
+        change.report_left_behind(installation, name, environment.own)
     return Extension(
-        container,
+        environment.container,
         name,
-        append(container.stages, stages, name),
+        environment.stages,
         installed_base=installation,
         added=wish.added,
-        problem=why_not,
+        problem=environment.problem,
     )
 
 
@@ -213,31 +196,24 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     name = extended if extended and is_change else wish.name or NAME
     # before anything of it is read: another command may be installing the next one
     earlier = Earlier.of(str(installation.base), name, request.names.everything) if is_change else None
-    environment = change.environment_of(installation, request.names, request.image)
+    before = change.environment_of(installation, request.names, request.image)
     if not (is_change and request.rebuild):
         # eb keeps what is in the place of a reinstallation
         ownfiles.report_left_behind(installation)
-    replaced = replacing.parse(wish.replace)
-    if not replacing.is_accepted(request, environment.image, environment.packages, replaced, wish.force):
+    environment = as_typed(wish, before, name, changed_as_typed if is_change else extended_as_typed)
+    if environment is DECLINED:
         return DECLINED
-    lines = typed_lines(wish, environment.image.known)
-    changed = changed_as_typed if is_change else extended_as_typed
-    environment = changed(wish, environment, name, lines, replaced)
-    is_other = request.rebuild or environment.changed_by_hand or environment.is_changed
-    if is_change and not is_other and not lines.wrong:
+    if is_change and not (request.rebuild or environment.is_changed):
         return installation
     change.report_projects(environment)
-    own, why_not = impossible.checked(request, environment.image, environment.own)
-    lines.require_usable(why_not)
-    environment = environment.with_own(own)
-    container = change.pinned(environment)
+    container = environment.pinned
     extension = Extension(
         bases.without_extension(container, installation) if is_change else container,
         name,
         environment.stages,
         inherited=environment.inherited,
         kept=environment.pins,
-        problem=why_not,
+        problem=environment.problem,
         before=installation,
         earlier=earlier,
         is_change=is_change,
@@ -248,26 +224,41 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     return with_newest(wish, extension, installation, earlier.last) if earlier and earlier.last else extension
 
 
+def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) -> Optional[Environment]:
+    """Return an environment as it was typed, with why it can't be installed; None if the person doesn't go on."""
+    request, image, replaced = wish.request, before.image, replacing.parse(wish.replace)
+    if not replacing.is_accepted(request, image, before.packages, replaced, wish.force):
+        return DECLINED
+    lines = typed_lines(wish, image.known)
+    environment = change_it(wish, before, name, lines.lines, replaced)
+    if not (request.rebuild or environment.is_changed or lines.wrong):
+        return environment
+    own, why_not = impossible.checked(request, image, environment.own)
+    if lines.wrong:
+        raise ExtendingError("\n".join(filter(None, [lines.wrong, why_not])))
+    return environment.replace(own=tuple(own), problem=why_not)
+
+
 def extended_as_typed(
-    wish: Wish, environment: Environment, name: str, lines: TypedLines, replaced: Sequence[str]
+    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[str]
 ) -> Environment:
-    """Return the environment of a new extension, of a name, on top of an installed module."""
+    """Return the environment of a new extension, of a name, on top of a module or container."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade)
-    wanted = replacing.allow(lines.stages, replaced)
+    wanted = replacing.allow(requirements.split_into_stages(list(lines)), replaced)
     return environment.with_own(environment.own, with_commands(wanted, wish.commands), name)
 
 
 def changed_as_typed(
-    wish: Wish, environment: Environment, name: str, lines: TypedLines, replaced: Sequence[str]
+    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[str]
 ) -> Environment:
     """Return the environment of an extension, of a name, with other packages."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade, wish.remove_apt)
     if wish.remove:
         environment = change.remove(environment, wish.remove)
     if wish.names_all:
-        environment = change.with_all(environment, lines.stages, name)
+        environment = change.with_all(environment, requirements.split_into_stages(list(lines)), name)
     elif wish.add:
-        environment = change.add(environment, lines.lines, name)
+        environment = change.add(environment, lines, name)
     own = replacing.allow(environment.own, replaced)
     environment = environment.with_own((), with_commands(own, wish.commands), name)
     if wish.remove_apt and not environment.own and not environment.has_system:

@@ -54,9 +54,8 @@ def make(request: Request, path: Path, module: Optional[str], name: Optional[str
     else:
         container = bases.container_of(base, names)
         installed = places.called(container.module)
-    stages = stages_of(record.stages)
     # --check runs commands, too: it tries the installation
-    if not trust.is_agreed(request, path, stages, request.check or request.installs):
+    if not trust.is_agreed(request, path, stages_of(record.stages), request.check or request.installs):
         return FOUND
     image = BaseImage.of(container, next(iter(installed), None)).known
     if has_other_image(image, record):
@@ -64,7 +63,7 @@ def make(request: Request, path: Path, module: Optional[str], name: Optional[str
             f"{container.module} has another image than {path}: the packages in {path} are installed in the "
             "same versions, except those that the image already has"
         )
-        return making.make(request, Extension(adapted(container, image, record), name, stages))
+        return making.make(request, Extension(adapted(container, image, record), name, stages_of(record.stages)))
     extension = repetition(container, record, name, path.read_text(encoding="utf-8"))
     return making.make(request, extension, lambda extended: check(extended, record, request.more, request.image))
 

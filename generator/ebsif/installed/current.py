@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, n
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
-from ebsif.packages.lines import name_in
+from ebsif.packages.lines import name_in, parsed
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 
@@ -72,6 +72,12 @@ def stages_now(
         return pinned(text, dict(packages), set(in_image))
 
     return [stage.replace(requirements=[line for text in stage.written for line in now(text)]) for stage in stages]
+
+
+def lines_for(added: Mapping[str, VenvPackage]) -> list[str]:
+    """Return the requirements for packages, by normalized name, without those that others of them need."""
+    needed = {normal_name(one.name) for package in added.values() for one in map(parsed, package.requires) if one}
+    return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
 
 
 def record_of(installation: Installation) -> Record:
