@@ -197,7 +197,7 @@ def test_files_with_requirements(place, texts, suffix):
     }[suffix]
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
     try:
-        wanted = requirements.read(path)
+        wanted = requirements.read_all([path])
     except EbsifError as error:
         assert str(path) in str(error)
     else:

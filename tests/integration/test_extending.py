@@ -263,7 +263,7 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n'
     )
     subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
-    wanted = requirements.read(tmp_path / "uv.lock", KnownImage("3.11", {"torch": "1.0+rocm"}), ["train"])
+    wanted = requirements.read_all([tmp_path / "uv.lock"], KnownImage("3.11", {"torch": "1.0+rocm"}), ["train"])
     assert wanted.lines[0] == f"--find-links {tmp_path}/wheels"
     assert wanted.impossible == [
         f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a wheel of it",
@@ -276,8 +276,8 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         "torch==1.0",
         "trainer==1.0",
     ]
-    with pytest.raises(requirements.RequirementsError, match="uv.lock can't be read by uv: .*nope"):
-        requirements.read(tmp_path / "uv.lock", extras=["nope"])
+    with pytest.raises(requirements.RequirementsError, match="uv.lock: can't be read by uv: .*nope"):
+        requirements.read_all([tmp_path / "uv.lock"], extras=["nope"])
 
 
 @pytest.mark.parametrize(

@@ -58,28 +58,28 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     head = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.10"\n'
     (tmp_path / "exported").write_text(head + exported("direct") + exported("cuda") + exported("torch", "2.6.0"))
     (tmp_path / "pruned").write_text(head + exported("direct"))
-    wanted = requirements.read(path, KnownImage("3.11"), ["train"], ["dev"])
+    wanted = requirements.read_all([path], KnownImage("3.11"), ["train"], ["dev"])
     assert names(wanted) == ["cuda==1.0", "direct==1.0", "torch==2.6.0"]
     assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines)
     assert wanted.impossible == [not_searched(path, INDEX)]
     assert uv.read_text().endswith(f" --extra train --group dev --directory {tmp_path}\n")
-    newer = requirements.read(path, KnownImage("3.11", {"torch": "2.6.0+rocm6.2"}))
+    newer = requirements.read_all([path], KnownImage("3.11", {"torch": "2.6.0+rocm6.2"}))
     assert names(newer) == ["direct==1.0", "torch==2.6.0"]
     (tmp_path / "pyproject.toml").write_text(
         "[project.optional-dependencies]\ntrain = ['a']\nPlot = ['b']\nnone = []\n"
     )
-    assert requirements.read(path, KnownImage("3.11"), ["Train"]).impossible == [
+    assert requirements.read_all([path], KnownImage("3.11"), ["Train"]).impossible == [
         not_searched(path, INDEX),
         f"{path}: installed only if you add them: --extra Plot",
     ]
     # V-01, V-03: another version may be replaced on purpose, or be pure Python; it is read with what it needs
     for there in ("2.7.0", "2.7.0+rocm6.2"):
-        assert names(requirements.read(path, KnownImage("3.11", {"torch": there}))) == names(wanted)
-    with pytest.raises(RequirementsError, match="uv.lock can't be read by uv: Extra `x` is not defined$"):
-        requirements.read(path, KnownImage("3.11"), ["x"])
+        assert names(requirements.read_all([path], KnownImage("3.11", {"torch": there}))) == names(wanted)
+    with pytest.raises(RequirementsError, match="uv.lock: can't be read by uv: Extra `x` is not defined$"):
+        requirements.read_all([path], KnownImage("3.11"), ["x"])
     monkeypatch.setenv("PATH", "/none")
     with pytest.raises(RequirementsError, match=r"needs uv.*: install it for yourself \(`python3 -m pip install"):
-        requirements.read(path, KnownImage("3.11"))
+        requirements.read_all([path], KnownImage("3.11"))
 
 
 PYLOCK = f"""\
@@ -133,7 +133,9 @@ def test_a_project_without_indexes(tmp_path, project):
     """The project beside a lock file may declare no index, or be broken."""
     (tmp_path / "pyproject.toml").write_text(f"{project}\n")
     (tmp_path / "pylock.toml").write_text(PYLOCK)
-    assert not [line for line in requirements.read(tmp_path / "pylock.toml", KnownImage("3.11")).lines if INDEX in line]
+    assert not [
+        line for line in requirements.read_all([tmp_path / "pylock.toml"], KnownImage("3.11")).lines if INDEX in line
+    ]
 
 
 def test_a_pylock(tmp_path):
@@ -141,11 +143,11 @@ def test_a_pylock(tmp_path):
     (tmp_path / "pyproject.toml").write_text(PROJECT_INDEXES)
     path = tmp_path / "pylock.mine.toml"
     path.write_text(PYLOCK)
-    wanted = requirements.read(path, KnownImage("3.11"))
+    wanted = requirements.read_all([path], KnownImage("3.11"))
     always = [f"a==1 --hash=sha256:{'a' * 64} --hash=sha512:1"]
     rest = ["d==1 --hash=sha256:4", "g @ https://example.org/g-2.zip --hash=sha256:5"]
     assert wanted.lines == [f"--find-links {tmp_path}/wheels", *always, *rest]
-    wanted = requirements.read(path, KnownImage("3.10", {"g": "2"}), ["train"], ["dev"])
+    wanted = requirements.read_all([path], KnownImage("3.10", {"g": "2"}), ["train"], ["dev"])
     assert wanted.lines == [
         f"--extra-index-url {OWN_INDEX}",
         f"--find-links {tmp_path}/wheels",
@@ -162,7 +164,7 @@ def test_a_pylock(tmp_path):
         not_searched(path, INDEX),
     ]
     (tmp_path / "pyproject.toml").unlink()
-    assert requirements.read(path, KnownImage("3.11"), ["train"]).impossible == [
+    assert requirements.read_all([path], KnownImage("3.11"), ["train"]).impossible == [
         not_searched(path, INDEX, OWN_INDEX),
         f"{path}: installed only if you add them: --group dev",
     ]
@@ -189,8 +191,11 @@ def test_files_for_other_pythons_and_systems(tmp_path):
         f'index = "file://{folder}/wheels"\nwheels = [{wheels}]\n'
     )
     kept = " ".join(f"--hash=sha256:{number}" for number in (1, 2, 5))
-    assert requirements.read(path, KnownImage("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
-    assert "--hash=sha256:0" in requirements.read(path).lines[1]
+    assert requirements.read_all([path], KnownImage("3.11")).lines == [
+        f"--find-links '{folder}/wheels'",
+        f"x==1 {kept}",
+    ]
+    assert "--hash=sha256:0" in requirements.read_all([path]).lines[1]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +225,6 @@ def test_locks_that_can_not_be_used(tmp_path, text, image, chosen, expected):
     path = tmp_path / "pylock.toml"
     path.write_text(text)
     with pytest.raises(RequirementsError) as error:
-        requirements.read(path, image, **chosen)
+        requirements.read_all([path], image, **chosen)
     assert str(path) in str(error.value)
     assert expected in str(error.value)

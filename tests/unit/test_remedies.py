@@ -80,12 +80,12 @@ def test_lines_in_place_of_others(lines, more, expected):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("!pip install -q transformers 'datasets>=2'", "is not a requirement: write one package per line, such as"),
+        ("!pip install -q transformers 'datasets>=2'", "is not a requirement: write each package by itself, such as"),
         ("%pip install -q transformers datasets>=2", "That is:\n    transformers\n    datasets>=2"),
         ("python -m pip install einops", "That is:\n    einops"),
         # a sentence may look like packages
         ("transformers datasets evaluate", "If all of these are packages, that is:\n    transformers\n    datasets\n"),
-        ("transformers, datasets", "write one package per line"),
+        ("transformers, datasets", "write each package by itself"),
     ],
 )
 def test_a_line_that_is_no_requirement(tmp_path, line, expected):
@@ -135,7 +135,7 @@ def test_all_that_is_wrong_at_once(monkeypatch):
     with pytest.raises(EbsifError, match="'a b' is not a requirement") as error:
         extending.make(wish)
     assert str(error.value).splitlines()[3:] == [
-        "--add: 'c d' is not a requirement: give each package as a word of its own, such as 'einops>=0.8'. "
+        "--add: 'c d' is not a requirement: write each package by itself, such as 'einops>=0.8'. "
         "If all of these are packages, that is:",
         "    c",
         "    d",
@@ -166,11 +166,11 @@ def test_extras_and_groups_are_named(tmp_path):
         '[dependency-groups]\ndev = ["einops"]\n'
     )
     with pytest.raises(RequirementsError) as error:
-        requirements.read(path)
+        requirements.read_all([path])
     assert str(error.value).endswith(
         "Choose of these:\n    ebsif extend ... --extra bench_mark\n    ebsif extend ... --group dev"
     )
-    assert requirements.read(path, None, ["bench-mark"]).lines == ["rich"]
+    assert requirements.read_all([path], None, ["bench-mark"]).lines == ["rich"]
 
 
 def test_nothing_is_added_to_locked_lines():

@@ -13,7 +13,7 @@ from support import printed
 def read(path, text, image=None):
     """Return the requirements in a file with this text."""
     path.write_text(text)
-    return requirements.read(path, image)
+    return requirements.read_all([path], image)
 
 
 def test_a_requirements_file(tmp_path):
@@ -63,7 +63,6 @@ def test_several_options_in_a_line(tmp_path):
     )
     assert read(tmp_path / "a.txt", text).lines == [
         f"-f {tmp_path}/wheels",
-        "--no-index",
         "--no-index",
         f"--find-links '{tmp_path}/my -wheels'",
         "b",
@@ -143,9 +142,9 @@ def test_unsupported_files(tmp_path, name, text, expected):
 def test_what_is_not_a_file(tmp_path):
     """E-15: a directory is there, so the message doesn't say that it is missing."""
     with pytest.raises(requirements.RequirementsError, match=f"^{tmp_path} is not a file$"):
-        requirements.read(tmp_path)
+        requirements.read_all([tmp_path])
     with pytest.raises(requirements.RequirementsError, match=f"^the file {tmp_path}/none does not exist$"):
-        requirements.read(tmp_path / "none")
+        requirements.read_all([tmp_path / "none"])
 
 
 def test_a_project(tmp_path):
@@ -160,9 +159,9 @@ def test_a_project(tmp_path):
     assert read(path, text).lines == ["a>=1", "b"]
     options = "--extra Train_it, --extra all, --group dev, --group docs"
     assert read(path, text).impossible == [f"{path}: installed only if you add them: {options}"]
-    assert requirements.read(path, KnownImage("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
-    assert requirements.read(path, KnownImage("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
-    assert requirements.read(path, KnownImage("3.11"), ["all"], ["Dev"]).lines == [
+    assert requirements.read_all([path], KnownImage("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
+    assert requirements.read_all([path], KnownImage("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
+    assert requirements.read_all([path], KnownImage("3.11"), ["all"], ["Dev"]).lines == [
         "a>=1",
         "b",
         "e",
@@ -172,12 +171,12 @@ def test_a_project(tmp_path):
         "d; python_version > '3'",
     ]
     for image, extras, groups, expected in [
-        ("3.10", [], [], f"{path} requires Python >=3.11.4, but the image has Python 3.10"),
-        ("3.12", ["x"], [], f"{path} has no extra 'x' (known: all, train-it)"),
-        ("3.12", [], ["x"], f"{path} has no dependency group 'x' (known: dev, docs)"),
+        ("3.10", [], [], f"{path}: requires Python >=3.11.4, but the image has Python 3.10"),
+        ("3.12", ["x"], [], f"{path}: has no extra 'x' (known: all, train-it)"),
+        ("3.12", [], ["x"], f"{path}: has no dependency group 'x' (known: dev, docs)"),
     ]:
         with pytest.raises(requirements.RequirementsError) as error:
-            requirements.read(path, KnownImage(image), extras, groups)
+            requirements.read_all([path], KnownImage(image), extras, groups)
         assert str(error.value).startswith(expected)
 
 
@@ -224,16 +223,16 @@ def test_a_conda_environment(tmp_path):
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')",
     ]
     assert wanted.impossible == named
-    wanted = requirements.read(path, KnownImage("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
+    wanted = requirements.read_all([path], KnownImage("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
     assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
     assert wanted.impossible == [
         f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2",
         *named,
     ]
     with pytest.raises(requirements.RequirementsError) as error:
-        requirements.read(path, KnownImage("3.10"))
+        requirements.read_all([path], KnownImage("3.10"))
     assert str(error.value) == (
-        f"{path} asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
+        f"{path}: asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
         "--has 'python==3.11.*'), or change or remove that line"
     )
     with pytest.raises(requirements.RequirementsError, match="asks for python.*but the image has Python 3.11"):
@@ -248,7 +247,7 @@ def test_encodings(tmp_path, encoding):
     """What PowerShell writes, for example, with a byte order mark, as pip reads it."""
     path = tmp_path / "a.txt"
     path.write_bytes("einops>=0.8  # f\u00fcr uns\r\nrich\r\n".encode(encoding))
-    assert requirements.read(path, None).lines == ["einops>=0.8", "rich"]
+    assert requirements.read_all([path], None).lines == ["einops>=0.8", "rich"]
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):
@@ -310,7 +309,6 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     (tmp_path / "pro ject/r.txt").write_text("a\n")
     quoted = "-r 'pro ject/r.txt'\n--requirement=\"pro ject/r.txt\"\n-c pro\\ ject/c.txt  # mine\n-c '/a b.txt'\n"
     assert read(tmp_path / "a.txt", quoted.replace("pro\\ ", '"pro "')).lines == [
-        "a",
         "a",
         f"-c '{tmp_path}/pro ject/c.txt'",
         "-c '/a b.txt'",

@@ -1,9 +1,10 @@
 """Requirements of users: read from any of the formats that they bring, and turned into stages."""
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name
 from easybuild.easyblocks.generic.container.values import normal_name
@@ -11,14 +12,21 @@ from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
+from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
-from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, WrongLinesError, collected
+from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages, WrongLinesError
 from ebsif.packages.lines import name_in, parsed
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
+YAML = (".yml", ".yaml")
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 
 
@@ -26,9 +34,10 @@ def read_all(
     paths: Sequence[Path], image: Optional[KnownImage] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
 ) -> WantedPackages:
     """
-    Return the requirements in several files together, as `pip install -r ONE -r OTHER` does; see `read`.
+    Return the requirements in several files together, as `pip install -r ONE -r OTHER` does, for an image.
 
-    A lock file is complete: pip wants a hash for all packages or for none.
+    Extras and dependency groups are those of their projects. A lock file is complete: pip wants a hash for all packages
+    or for none. Raise WrongLinesError with everything that is wrong.
     """
     for path in paths if len(paths) > 1 else ():
         if is_lock(path):
@@ -36,59 +45,61 @@ def read_all(
                 f"{path} locks everything that is installed, so it can't be combined with other "
                 "files: lock all of them together, or give it alone"
             )
-    impossible: list[str] = []
+    found: dict[Path, WantedPackages] = {}
+    wrong: list[str] = []
+    for path in paths:
+        try:
+            found[path] = read(path, image or KnownImage(), Choice(extras, groups))
+            wrong += found[path].wrong
+        except RequirementsError as error:
+            wrong.append(str(error))
+    lines = [line for wanted in found.values() for line in wanted.lines]
+    pins = different_pins(found)
+    if wrong or pins:
+        raise WrongLinesError("\n".join([*wrong, *pins.values()]), [one for one in lines if name_in(one) not in pins])
+    impossible = [text for wanted in found.values() for text in wanted.impossible]
+    return WantedPackages(list(dict.fromkeys(lines)), list(dict.fromkeys(impossible)))
+
+
+def different_pins(found: Mapping[Path, WantedPackages]) -> dict[str, str]:
+    """Return messages on packages of which lines want different versions, which pip refuses, by normalized name."""
     pins: dict[str, tuple[Requirement, str, Path]] = {}
-
-    def lines_in(path: Path) -> list[str]:
-        wanted = read(path, image, extras, groups)
-        impossible.extend(text for text in wanted.impossible if text not in impossible)
-        check_pins(path, wanted.lines, pins)
-        return wanted.lines
-
-    return WantedPackages(list(dict.fromkeys(collected(paths, lines_in))), impossible)
-
-
-def check_pins(path: Path, lines: Sequence[str], pins: dict[str, tuple["Requirement", str, Path]]) -> None:
-    """
-    Add the packages to `pins` of which lines of a file want one version, with the line and the file.
-
-    Raise WrongLinesError with the other lines if two lines want different versions of a package, which pip refuses.
-    """
-    wrong: dict[str, str] = {}
-    for line in lines:
+    messages = {}
+    for path, line in [(path, line) for path, wanted in found.items() for line in wanted.lines]:
         wanted = parsed(line)
         if not wanted or wanted.marker or not re.fullmatch(r"==[^*,]+", str(wanted.specifier)):
             continue
         name = normal_name(wanted.name)
         other, earlier, where = pins.setdefault(name, (wanted, line, path))
         if other.specifier != wanted.specifier:
-            wrong[name] = f"{where} has '{earlier}', and {path} has '{line}': keep one of the lines"
-    if wrong:
-        raise WrongLinesError("\n".join(wrong.values()), [line for line in lines if name_in(line) not in wrong])
+            messages[name] = f"{where} has '{earlier}', and {path} has '{line}': keep one of the lines"
+    return messages
 
 
 def is_lock(path: Path) -> bool:
-    """Return whether a file is one of the lock files that `read_format` knows, by its name."""
-    return path.name == "uv.lock" or lockfiles.is_pylock(path)
+    """Return whether a file, by its name, is a lock file: uv.lock, pylock.toml or pylock.NAME.toml."""
+    from packaging.pylock import is_valid_pylock_path
+
+    return path.name == "uv.lock" or is_valid_pylock_path(path)
 
 
-def read(
-    path: Path, image: Optional[KnownImage] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
-) -> WantedPackages:
-    """Return the requirements in a file of any format, with extras and dependency groups of its project."""
+def read(path: Path, image: KnownImage, choice: Choice) -> WantedPackages:
+    """Return the requirements in a file of any format, with what is chosen of its project; all messages name it."""
     if path != requirementstxt.STANDARD_INPUT and not path.is_file():
         raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
+    check_format(path, choice)
+    has_lines = path.suffix not in (".toml", *YAML) and not is_lock(path)
     try:
-        wanted = read_format(path, image or KnownImage(), extras, groups)
+        wanted = requirementstxt.read(path) if has_lines else read_content(path, image, choice)
     except (OSError, UnicodeDecodeError, DocumentError) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
     except RecursionError:
         raise RequirementsError(f"{path} can't be read: nested too deeply") from None
     # a line of pip's could follow a line break in the value of another format
-    wrong = next((line for line in wanted.lines if not line.replace("\t", " ").isprintable()), None)
-    if wrong is not None:
-        raise RequirementsError(f"{path}: the requirement '{escape(wrong)}' has a control character")
-    if not wanted.lines:
+    hidden = next((line for line in wanted.lines if not line.replace("\t", " ").isprintable()), None)
+    if hidden is not None:
+        raise RequirementsError(f"{path}: the requirement '{escape(hidden)}' has a control character")
+    if not wanted.lines and not wanted.wrong:
         raise RequirementsError(
             f"{path} names no Python package that pip could install"
             + "".join(f"\n  {text}" for text in wanted.impossible)
@@ -96,29 +107,49 @@ def read(
     return wanted
 
 
-def read_format(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
-    """Return the requirements in a file, whose name tells its format."""
-    if lockfiles.is_pylock(path):
-        return lockfiles.read_pylock(path, image, extras, groups)
-    if path.suffix == ".toml":
-        return pyproject.read(path, image, extras, groups)
-    if path.name == "uv.lock":
-        return lockfiles.read_uv(path, image, extras, groups)
-    if path.suffix == ".lock" or path.name == "Pipfile":
+def check_format(path: Path, choice: Choice) -> None:
+    """Raise RequirementsError if a file, by its name, can't be read, or has no extras and dependency groups."""
+    if (path.suffix == ".lock" and not is_lock(path)) or path.name == "Pipfile":
         raise RequirementsError(
             f"{path} can't be read (only {FORMATS}): let the tool that wrote it export a requirements.txt with hashes, "
             "such as 'poetry export -o requirements.txt' or 'pipenv requirements --hash >requirements.txt'"
         )
     if path.suffix == ".json":
         raise RequirementsError(f"{path} can't be read (only {FORMATS}): if `ebsif lock` wrote it, use --from-lock")
-    if extras or groups:
+    if (choice.extras or choice.groups) and path.suffix != ".toml" and not is_lock(path):
         raise RequirementsError(
             f"{path} has no extras or dependency groups: --extra and --group are for "
             "pyproject.toml, uv.lock and pylock.toml"
         )
-    if path.suffix in (".yml", ".yaml"):
-        return condafile.read(path, image)
-    return WantedPackages(requirementstxt.lines_of(path, ()))
+
+
+def read_content(path: Path, image: KnownImage, choice: Choice) -> WantedPackages:
+    """Return the requirements in a file that has more than lines; only here, its path is put before messages."""
+    content = toml_in(path) if path.suffix == ".toml" else load(path) if path.suffix in YAML else {}
+    beside = path.with_name("pyproject.toml")
+    project = toml_in(beside) if is_lock(path) and beside.is_file() else {}
+    try:
+        if path.suffix in YAML:
+            wanted = condafile.read(content, path.parent, image)
+        elif path.name == "uv.lock":
+            wanted = lockfiles.read_uv(path.parent, project, image, choice)
+        elif is_lock(path):
+            wanted = lockfiles.read_pylock(content, path.parent, project, image, choice)
+        else:
+            wanted = pyproject.read(content, image, choice)
+    except RequirementsError as error:
+        raise RequirementsError(f"{path}: {error}") from None
+    return WantedPackages(
+        wanted.lines, [f"{path}: {text}" for text in wanted.impossible], [f"{path}: {text}" for text in wanted.wrong]
+    )
+
+
+def toml_in(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise RequirementsError if it is not valid TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also a number with too many digits
+        raise RequirementsError(f"{path} can't be read: {error}") from None
 
 
 def split_into_stages(lines: list[str]) -> list[Stage]:

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from ebsif.errors import EbsifError
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import collected
+from ebsif.packages.formats.wanted import WrongLinesError
 from ebsif.packages.lines import extras_in, has_hash, name_in, with_extras
 
 
-def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
+def parse(texts: Sequence[str], option: str = "--add") -> list[str]:
     """
     Return packages of the command line, which an option has, as lines of a requirements.txt, with absolute paths.
 
     Each package has one line, which replaces that of the extension.
     """
 
-    def lines_in(text: str) -> list[str]:
+    for text in texts:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
             raise EbsifError(
                 f"{option} '{text}' is a file: to add the packages that are in it, use -r {shlex.quote(text)}"
@@ -30,9 +30,10 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
             raise EbsifError(
                 f"{option} '{text}' is a directory, and no Python project: it has neither pyproject.toml nor setup.py"
             )
-        return requirementstxt.lines_for(text, option, Path(), ())
-
-    lines = list(dict.fromkeys(collected(texts, lines_in)))
+    wanted = requirementstxt.wanted_by([(option, text) for text in texts], Path())
+    if wanted.wrong:
+        raise WrongLinesError("\n".join(wanted.wrong), wanted.lines)
+    lines = list(dict.fromkeys(wanted.lines))
     named: dict[str, str] = {}
     for line in lines:
         name = name_in(line)

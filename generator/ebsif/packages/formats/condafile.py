@@ -7,21 +7,13 @@ from collections import defaultdict
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.packagenames import OTHER_NAMES, meant_by
-from ebsif.catalog.yamlfile import load
-from ebsif.packages.formats.requirementstxt import lines_for
-from ebsif.packages.formats.wanted import (
-    KnownImage,
-    RequirementsError,
-    WantedPackages,
-    WrongLinesError,
-    collected,
-    texts,
-)
+from ebsif.packages.formats.requirementstxt import wanted_by
+from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, texts
 
 PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 # one version, perhaps with a build: =1.26 is ==1.26.*, but =1.26.4=py311_0 and ==1.26 are exact
@@ -59,52 +51,51 @@ NOT_FOR_PIP = (
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"
 
 
-def read(path: Path, image: KnownImage) -> WantedPackages:
-    """Return the requirements of a Conda environment that the image lacks, with messages on what is not installed."""
-    content = load(path)
+def read(content: Any, folder: Path, image: KnownImage) -> WantedPackages:
+    """
+    Return the requirements of a Conda environment that the image lacks, with messages on what is not installed.
+
+    Relative paths in it start from `folder`.
+    """
     if not isinstance(content, dict):
-        raise RequirementsError(f"{path}: should be a mapping with 'dependencies'")
+        raise RequirementsError("should be a mapping with 'dependencies'")
     left: dict[str, list[str]] = defaultdict(list)
-    conda, pip, wrong = [], [], []
-    for item in texts(content.get("dependencies") or [], path, "dependencies", more=dict):
+    conda, pip = [], []
+    for item in texts(content.get("dependencies") or [], "dependencies", more=dict):
         if isinstance(item, dict):
-            try:
-                pip += collected(
-                    texts(item.get("pip") or [], path, "pip"), lambda text: lines_for(text, str(path), path.parent, ())
-                )
-            except WrongLinesError as error:
-                pip += error.lines
-                wrong.append(str(error))
+            pip += texts(item.get("pip") or [], "pip")
             continue
         package = PACKAGE.fullmatch(item.strip())
         if not package:
-            raise RequirementsError(f"{path}: '{item}' is not a valid Conda package")
+            raise RequirementsError(f"'{item}' is not a valid Conda package")
         name, versions = package["name"].lower(), pip_versions(package["versions"])
         if name == "python":
-            check_python(path, item, versions, image)
+            check_python(item, versions, image)
         elif name != "pip":
             line, reason, text = as_requirement(item, name, versions, image)
             conda += [line] if line else []
             if reason:
                 left[reason].append(text)
-    if wrong:
-        raise WrongLinesError("\n".join(wrong), conda + pip)
-    messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
+    wanted = wanted_by([("pip", line) for line in pip], folder)
+    wanted.lines[:0] = conda
+    wanted.impossible += [
+        reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left
+    ]
     if content.get("variables"):
         names = content["variables"] if isinstance(content["variables"], dict) else ["of another form"]
-        messages.append(
+        wanted.impossible.append(
             f"variables are not set: {', '.join(map(str, names))} (easyconfigs have the parameter 'container_env')"
         )
-    return WantedPackages(conda + pip, [f"{path}: {text}" for text in messages])
+    return wanted
 
 
-def check_python(path: Path, item: str, versions: Optional[str], image: KnownImage) -> None:
+def check_python(item: str, versions: Optional[str], image: KnownImage) -> None:
     """Raise RequirementsError if the image has another Python than an environment wants."""
     if versions is None:
-        raise RequirementsError(f"{path}: '{item}' is not a valid version of Python for pip: write one version")
+        raise RequirementsError(f"'{item}' is not a valid version of Python for pip: write one version")
     if not image.has_python(versions):
         raise RequirementsError(
-            f"{path} asks for {item}, but the image has Python {image.python}: choose a container with that Python "
+            f"asks for {item}, but the image has Python {image.python}: choose a container with that Python "
             f"(ebsif list --has 'python{versions}'), or change or remove that line"
         )
 

@@ -4,6 +4,7 @@ import functools
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,21 +16,18 @@ from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif import processes
 from ebsif.packages.formats import pyproject
-from ebsif.packages.formats.wanted import (
-    KnownImage,
-    RequirementsError,
-    WantedPackages,
-    check_python,
-    load_toml,
-    not_chosen,
-    tomllib,
-    unknown,
-    without,
-)
+from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
+    from packaging.markers import Marker
     from packaging.pylock import Package
 
+NOTHING = Choice()
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 HEXADECIMAL = re.compile(r"[0-9a-fA-F]+\Z")
@@ -48,27 +46,22 @@ UV_EXPORT = (
 )
 
 
-def is_pylock(path: Path) -> bool:
-    """Return whether a file has the name of a lock file: pylock.toml or pylock.NAME.toml."""
-    from packaging.pylock import is_valid_pylock_path
+def read_pylock(
+    content: dict[str, Any], folder: Path, project: dict[str, Any], image: KnownImage, choice: Choice
+) -> WantedPackages:
+    """
+    Return the locked packages that an image needs, with their hashes.
 
-    return is_valid_pylock_path(path)
-
-
-def read_pylock(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
-    """Return the locked packages that an image needs, with their hashes."""
-    content = load_toml(path)
-    wanted = wanted_of(path, packages_in(path, content, image, extras, groups), image)
-    defaults = content.get("default-groups") or []
-    wanted.impossible += not_chosen(
-        path,
-        without(content.get("extras") or [], extras),
-        without(content.get("dependency-groups") or [], [*groups, *defaults]),
-    )
+    `folder` has the lock file, and `project` is the content of the pyproject.toml there, if there is one.
+    """
+    packages = packages_in(content, image, choice)
+    wanted = Locked(folder, project, image).wanted(packages)
+    groups, defaults = (content.get(name) or [] for name in ("dependency-groups", "default-groups"))
+    wanted.impossible += choice.left_out(content.get("extras") or [], [name for name in groups if name not in defaults])
     return wanted
 
 
-def read_uv(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
+def read_uv(folder: Path, project: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPackages:
     """
     Return the locked packages of a project that an image needs; see `read_pylock`.
 
@@ -77,95 +70,104 @@ def read_uv(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequen
     """
     chosen = [
         word
-        for option, names in (("--extra", extras), ("--group", groups))
+        for option, names in (("--extra", choice.extras), ("--group", choice.groups))
         for name in names
         for word in (option, name)
     ]
-    packages = packages_in(path, exported(path, chosen), image)
+    packages = packages_in(exported(folder, chosen), image)
     there = [
         package.name for package in packages if is_same(str(package.version or ""), image.packages.get(package.name))
     ]
-    pruned = [word for name in there for word in ("--prune", name)]
-    needed = (
-        {package.name for package in packages_in(path, exported(path, [*chosen, *pruned]), image)}
-        if there
-        else {package.name for package in packages}
-    )
-    wanted = wanted_of(path, [package for package in packages if package.name in {*needed, *there}], image)
-    project = project_of(path)
-    wanted.impossible += pyproject.left_out(path, load_toml(project), extras, groups) if project.is_file() else []
+    if there:
+        pruned = [word for name in there for word in ("--prune", name)]
+        needed = {package.name for package in packages_in(exported(folder, [*chosen, *pruned]), image)}
+        packages = [package for package in packages if package.name in {*needed, *there}]
+    wanted = Locked(folder, project, image).wanted(packages)
+    wanted.impossible += pyproject.left_out(project, choice)
     return wanted
 
 
-def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
-    """Return a uv.lock as the content of a pylock.toml; raise RequirementsError if uv can't."""
+def exported(folder: Path, options: Sequence[str]) -> dict[str, Any]:
+    """Return the uv.lock in a directory as the content of a pylock.toml; raise RequirementsError if uv can't."""
     program = shutil.which("uv")
     if not program:
         raise RequirementsError(
-            f"{path} needs uv, which is not on PATH: install it for yourself (`python3 -m pip "
-            "install --user uv`, and add ~/.local/bin to PATH), or write a requirements.txt where "
-            "it is (`uv export -o requirements.txt`)"
+            "needs uv, which is not on PATH: install it for yourself (`python3 -m pip install --user uv`, and add "
+            "~/.local/bin to PATH), or write a requirements.txt where it is (`uv export -o requirements.txt`)"
         )
     # paths in its output are relative to the directory where uv works
-    done = processes.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], SECONDS, name="uv")
+    done = processes.run([program, *UV_EXPORT, *options, "--directory", folder.absolute()], SECONDS, name="uv")
     if done.returncode:
-        raise RequirementsError(f"{path} can't be read by uv: {done.stderr.strip().removeprefix('error: ')}")
+        raise RequirementsError(f"can't be read by uv: {done.stderr.strip().removeprefix('error: ')}")
     try:
         return tomllib.loads(done.stdout)
     except tomllib.TOMLDecodeError as error:
-        raise RequirementsError(
-            f"{path} can't be read by this uv, which writes no pylock.toml ({error}): update uv"
-        ) from None
+        raise RequirementsError(f"can't be read by this uv, which writes no pylock.toml ({error}): update uv") from None
 
 
-def packages_in(
-    path: Path, values: dict[str, Any], image: KnownImage, extras: Sequence[str] = (), groups: Sequence[str] = ()
-) -> "list[Package]":
+def packages_in(values: dict[str, Any], image: KnownImage, choice: Choice = NOTHING) -> "list[Package]":
     """Return the packages in the content of a pylock.toml that an image needs."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
     try:
         content = Pylock.from_dict(values)
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
-        raise RequirementsError(f"{path} is not a valid lock file: {error}") from None
-    for kind, names, known in (
-        ("extra", extras, content.extras),
-        ("dependency group", groups, content.dependency_groups),
-    ):
-        for name in names:
-            if normal_name(name) not in map(normal_name, known or []):
-                raise unknown(path, kind, name, known or [])
-    check_python(path, content.requires_python, image)
-    if content.environments and not any(image.applies(path, marker) for marker in content.environments):
-        raise RequirementsError(f"{path} is locked for other environments: {'; '.join(map(str, content.environments))}")
-    chosen = (
-        frozenset(map(normal_name, extras)),
-        frozenset(map(normal_name, [*groups, *(content.default_groups or [])])),
-    )
-    packages = [package for package in content.packages if image.applies(path, package.marker, *chosen)]
+        raise RequirementsError(f"is not a valid lock file: {error}") from None
+    choice.check(content.extras or [], content.dependency_groups or [])
+    image.check_python(content.requires_python)
+    if content.environments and not any(applies(marker, image) for marker in content.environments):
+        raise RequirementsError(f"is locked for other environments: {'; '.join(map(str, content.environments))}")
+    wanted = Choice(choice.extras, [*choice.groups, *(content.default_groups or [])])
+    packages = [package for package in content.packages if applies(package.marker, image, wanted)]
     for package in packages:
-        check_python(path, package.requires_python, image)
+        image.check_python(package.requires_python)
     return packages
 
 
-def wanted_of(path: Path, packages: "Iterable[Package]", image: KnownImage) -> WantedPackages:
-    """Return locked packages as requirements with hashes, and those that have none as messages."""
-    locked = Locked(path, image)
-    for package in packages:
-        locked.add(package)
-    return locked.wanted()
+def applies(marker: "Optional[Marker]", image: KnownImage, choice: Choice = NOTHING) -> bool:
+    """
+    Return whether an environment marker is true in an image.
+
+    If the patch release of its Python matters and is not known, the marker counts as true: an extra package is
+    harmless. Raise RequirementsError if the version of its Python matters and is not known.
+    """
+    if marker is None:
+        return True
+    chosen = {
+        "extras": frozenset(map(normal_name, choice.extras)),
+        "dependency_groups": frozenset(map(normal_name, choice.groups)),
+    }
+    results = {marker.evaluate({**values, **chosen}, context="lock_file") for values in image.marker_environments}
+    if len(results) > 1 and not image.python:
+        raise RequirementsError(
+            f"'{marker}' depends on the Python of the image, whose version is not known: extend a container of the "
+            "catalog, or use a requirements.txt"
+        )
+    return any(results)
 
 
 @dataclass
 class Locked:
-    """Collects the packages of a lock file as requirements for one image."""
+    """Collects the packages of a lock file as requirements for one image; see `read_pylock`."""
 
-    path: Path
+    folder: Path
+    project: dict[str, Any]
     image: KnownImage
     lines: dict[str, str] = field(default_factory=dict)
     places: dict[str, None] = field(default_factory=dict)
     unused_indexes: dict[str, None] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
+
+    def wanted(self, packages: "Iterable[Package]") -> WantedPackages:
+        """Return packages as requirements with hashes, and messages on what isn't installed or searched."""
+        for package in packages:
+            self.add(package)
+        if self.unused_indexes:
+            self.messages.append(
+                f"pip searches the index that it is configured for, not {', '.join(self.unused_indexes)} (to add an "
+                f"index, declare it in {self.folder / 'pyproject.toml'} as [[tool.uv.index]])"
+            )
+        return WantedPackages([*self.places, *(self.lines[name] for name in sorted(self.lines))], self.messages)
 
     def add(self, package: "Package") -> None:
         """Add a package, or the reason why it is left out."""
@@ -178,7 +180,7 @@ class Locked:
         elif package.directory:
             self.leave_out(package, f"it is the directory {package.directory.path}: build a wheel of it")
         elif package.archive:
-            url = package.archive.url or (self.path.parent / str(package.archive.path)).resolve().as_uri()
+            url = package.archive.url or (self.folder / str(package.archive.path)).resolve().as_uri()
             self.add_line(package, {unquote(urlsplit(url).path): package.archive.hashes}, url)
         else:
             files: list[Any] = [*(package.wheels or []), *([package.sdist] if package.sdist else [])]
@@ -188,7 +190,7 @@ class Locked:
 
     def leave_out(self, package: "Package", why: str) -> None:
         """Name a package that is not installed."""
-        self.messages.append(f"{self.path}: {package.name} is not installed: {why}")
+        self.messages.append(f"{package.name} is not installed: {why}")
 
     def add_line(self, package: "Package", files: Any, url: str = "") -> None:
         """Add the requirement for a package with the hashes of its files, by name; `url` if it is in no index."""
@@ -205,20 +207,18 @@ class Locked:
         if not hashes:
             # with hashes for some packages, pip wants them for all
             raise RequirementsError(
-                f"{self.path} has no file of {name} {version} for this image with a hash that pip "
-                f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes"
+                f"has no file of {name} {version} for this image with a hash that pip can check "
+                f"({', '.join(ALGORITHMS)}): lock it again, from an index with hashes"
             )
         if re.search(r"\s", url):
             # options of pip could follow
-            raise RequirementsError(f"{self.path}: the URL of {name} has a blank: '{escape(url)}'")
+            raise RequirementsError(f"the URL of {name} has a blank: '{escape(url)}'")
         if is_same(version, self.image.packages.get(name)):
             # pip accepts the package of the image; if it isn't there after all, the index may have it
             url = ""
         line = " ".join([f"{name} @ {url}" if url else f"{name}=={version}", *(f"--hash={one}" for one in hashes)])
         if self.lines.setdefault(name, line) != line:
-            raise RequirementsError(
-                f"{self.path} has several versions of {name} for this image: lock it for one environment"
-            )
+            raise RequirementsError(f"has several versions of {name} for this image: lock it for one environment")
 
     def is_for_image(self, file: str) -> bool:
         """Return whether a file may be installed in the image: most of the wheels in a lock file are for others."""
@@ -251,7 +251,7 @@ class Locked:
         """
         parts = urlsplit(place)
         if parts.scheme in ("", "file"):
-            folder = self.path.parent / unquote(parts.path)
+            folder = self.folder / unquote(parts.path)
             folder = (folder if folder.is_dir() else folder.parent).resolve()
             self.places[f"--find-links {shlex.quote(str(folder))}"] = None
         elif is_index and without_credentials(place) in self.declared_indexes:
@@ -262,29 +262,10 @@ class Locked:
     @functools.cached_property
     def declared_indexes(self) -> set[str]:
         """The URLs of the indexes that the project beside the lock file declares."""
-        project = project_of(self.path)
         try:
-            indexes = load_toml(project)["tool"]["uv"]["index"] if project.is_file() else []
-            return {without_credentials(index["url"]) for index in indexes}
+            return {without_credentials(index["url"]) for index in self.project["tool"]["uv"]["index"]}
         except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
             return set()
-
-    def wanted(self) -> WantedPackages:
-        """Return the requirements, and messages on what isn't installed and where pip doesn't search."""
-        messages = self.messages
-        if self.unused_indexes:
-            messages = [
-                *messages,
-                f"{self.path}: pip searches the index that it is configured for, not "
-                f"{', '.join(self.unused_indexes)} (to add an index, declare it in {project_of(self.path)} as "
-                "[[tool.uv.index]])",
-            ]
-        return WantedPackages([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
-
-
-def project_of(path: Path) -> Path:
-    """Return the file that describes the project beside a lock file, if there is one."""
-    return path.with_name("pyproject.toml")
 
 
 def is_same(version: str, there: Optional[str]) -> bool:

@@ -1,115 +1,83 @@
 """Read the requirements in a pyproject.toml: dependencies, extras, and dependency groups (PEP 735)."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.packages.formats.wanted import (
-    KnownImage,
-    RequirementsError,
-    WantedPackages,
-    check_python,
-    collected,
-    load_toml,
-    not_chosen,
-    texts,
-    unknown,
-    without,
-)
+from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages, texts
 
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
 
-def read(path: Path, image: KnownImage, extras: Sequence[str], groups: Sequence[str]) -> WantedPackages:
+def read(content: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPackages:
     """Return the requirements of a project, without the project itself."""
-    content = load_toml(path)
     try:
-        project, tool = content.get("project", {}), content.get("tool", {})
-        check_kind(path, project, tool)
-        check_python(path, project.get("requires-python"), image)
+        project, tool, groups = (content.get(name, {}) for name in ("project", "tool", "dependency-groups"))
+        check_kind(project, tool)
+        image.check_python(project.get("requires-python"))
         optional = {
-            normal_name(name): texts(lines, path, f"optional-dependencies.{name}")
+            normal_name(name): texts(lines, f"optional-dependencies.{name}")
             for name, lines in project.get("optional-dependencies", {}).items()
         }
+        choice.check(optional, groups)
         own = normal_name(str(project.get("name", "")))
         lines = [
-            *texts(project.get("dependencies", []), path, "dependencies"),
-            *lines_of_groups(path, content.get("dependency-groups", {}), groups),
-            *(f"{own}[{extra}]" for extra in known_extras(path, optional, extras)),
+            *texts(project.get("dependencies", []), "dependencies"),
+            *lines_of_groups(groups, choice.groups),
+            *(f"{own}[{normal_name(extra)}]" for extra in choice.extras),
         ]
-        if not lines and (optional or content.get("dependency-groups")):
-            raise nothing_chosen(path, project.get("optional-dependencies", {}), content.get("dependency-groups", {}))
-        expanded = collected(lines, lambda text: expand(path, text, own, optional, ()))
-        wanted = without_sources(path, expanded, tool.get("uv", {}).get("sources", {}))
-        wanted.impossible += left_out(path, content, extras, groups)
+        if not lines and (optional or groups):
+            raise nothing_chosen(project.get("optional-dependencies", {}), groups)
+        expanded, wrong = [], []
+        for line in lines:
+            try:
+                expanded += expand(line, own, optional, ())
+            except RequirementsError as error:
+                wrong.append(str(error))
+        wanted = without_sources(expanded, tool.get("uv", {}).get("sources", {}))
+        wanted.impossible += left_out(content, choice)
+        wanted.wrong += wrong
         return wanted
     except (AttributeError, TypeError) as error:
-        raise RequirementsError(f"{path} is not a valid pyproject.toml: {error}") from None
+        raise RequirementsError(f"is not a valid pyproject.toml: {error}") from None
 
 
-def nothing_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> RequirementsError:
-    """Return the error for a project that needs nothing without its extras and dependency groups, which it names."""
-    chosen = [("--extra", name) for name in sorted(extras)] + [("--group", name) for name in sorted(groups)]
-    return RequirementsError(
-        f"{path} names no Python package outside of its extras and dependency groups. Choose of "
-        "these:" + "".join(remedies.line(*one) for one in chosen)
-    )
-
-
-def left_out(path: Path, content: dict[str, Any], extras: Iterable[str], groups: Iterable[str]) -> list[str]:
-    """Return a message on the extras and groups of a project that aren't asked for, though they name packages."""
-    optional, grouped = (
-        content.get("project", {}).get("optional-dependencies", {}),
-        content.get("dependency-groups", {}),
-    )
-    return not_chosen(
-        path,
-        [name for name in without(optional, extras) if optional[name]],
-        [name for name in without(grouped, groups) if grouped[name]],
-    )
-
-
-def check_kind(path: Path, project: dict[str, Any], tool: dict[str, Any]) -> None:
+def check_kind(project: dict[str, Any], tool: dict[str, Any]) -> None:
     """Raise RequirementsError if the requirements of a project are somewhere else."""
     if "dependencies" in tool.get("poetry", {}) and "dependencies" not in project:
         raise RequirementsError(
-            f"{path}: its dependencies are in Poetry's own table (tool.poetry.dependencies), which only Poetry reads: "
+            "its dependencies are in Poetry's own table (tool.poetry.dependencies), which only Poetry reads: "
             "write them to a requirements.txt with 'poetry export -o requirements.txt'"
         )
-    if "dependencies" in texts(project.get("dynamic", []), path, "dynamic"):
-        raise RequirementsError(
-            f"{path}: its dependencies are dynamic (computed by the build): list them in a requirements.txt"
-        )
+    if "dependencies" in texts(project.get("dynamic", []), "dynamic"):
+        raise RequirementsError("its dependencies are dynamic (computed by the build): list them in a requirements.txt")
 
 
-def known_extras(path: Path, optional: dict[str, list[str]], extras: Iterable[str]) -> list[str]:
-    """Return the normalized names of extras, after checking that the project has them."""
-    for name in extras:
-        if normal_name(name) not in optional:
-            raise unknown(path, "extra", name, optional)
-    return [normal_name(name) for name in extras]
-
-
-def lines_of_groups(path: Path, groups: dict[str, Any], names: Sequence[str]) -> list[str]:
+def lines_of_groups(groups: dict[str, Any], names: Sequence[str]) -> list[str]:
     """Return the requirements of dependency groups, including those that they include."""
     # imported here because most projects have no groups
     from packaging.dependency_groups import resolve_dependency_groups
 
-    for name in names:
-        if normal_name(name) not in map(normal_name, groups):
-            raise unknown(path, "dependency group", name, groups)
     try:
         return list(resolve_dependency_groups(groups, *names)) if names else []
     except Exception as error:  # several kinds, some of them groups of errors
         causes = getattr(error, "exceptions", None) or [error]
-        raise RequirementsError(f"{path}: invalid dependency groups: {'; '.join(map(str, causes))}") from None
+        raise RequirementsError(f"invalid dependency groups: {'; '.join(map(str, causes))}") from None
 
 
-def expand(path: Path, line: str, project: str, optional: dict[str, list[str]], outer: tuple[str, ...]) -> list[str]:
+def nothing_chosen(extras: Iterable[str], groups: Iterable[str]) -> RequirementsError:
+    """Return the error for a project that needs nothing without its extras and dependency groups, which it names."""
+    chosen = [("--extra", name) for name in sorted(extras)] + [("--group", name) for name in sorted(groups)]
+    return RequirementsError(
+        "names no Python package outside of its extras and dependency groups. Choose of these:"
+        + "".join(remedies.line(*one) for one in chosen)
+    )
+
+
+def expand(line: str, project: str, optional: dict[str, list[str]], outer: tuple[str, ...]) -> list[str]:
     """
     Return the requirements that a line stands for: for extras of the project itself, their lines.
 
@@ -120,16 +88,19 @@ def expand(path: Path, line: str, project: str, optional: dict[str, list[str]], 
     try:
         requirement = Requirement(line)
     except InvalidRequirement as error:
-        raise RequirementsError(f"{path}: '{line}' is not a valid requirement: {error}") from None
+        raise RequirementsError(f"'{line}' is not a valid requirement: {error}") from None
     if normal_name(requirement.name) != project:
         return [line]
-    names = known_extras(path, optional, sorted(requirement.extras))
+    names = sorted(map(normal_name, requirement.extras))
+    unknown = [name for name in names if name not in optional]
+    if unknown:
+        raise RequirementsError(f"'{line}' names an extra that the project doesn't have: {', '.join(unknown)}")
     return [
         with_marker(expanded, requirement.marker)
         for name in names
         if name not in outer
         for text in optional[name]
-        for expanded in expand(path, text, project, optional, (*outer, name))
+        for expanded in expand(text, project, optional, (*outer, name))
     ]
 
 
@@ -144,7 +115,7 @@ def with_marker(line: str, marker: "Optional[Marker]") -> str:
     return str(requirement)
 
 
-def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -> WantedPackages:
+def without_sources(lines: Iterable[str], sources: dict[str, Any]) -> WantedPackages:
     """Return the lines without packages for which uv has a source that pip would not use."""
     from packaging.requirements import Requirement
 
@@ -156,14 +127,22 @@ def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -
         if kind:
             # an index may have another package of that name
             wanted.impossible.append(
-                f"{path}: {line} is not installed, because it comes from a {kind} source of uv "
+                f"{line} is not installed, because it comes from a {kind} source of uv "
                 "(tool.uv.sources): write its location into a requirements.txt"
             )
             continue
         if tables:
             wanted.impossible.append(
-                f"{path}: {line} comes from the index that pip uses, not from that in "
+                f"{line} comes from the index that pip uses, not from that in "
                 "tool.uv.sources: add an index with --extra-index-url in a requirements.txt"
             )
         wanted.lines.append(line)
     return wanted
+
+
+def left_out(content: dict[str, Any], choice: Choice) -> list[str]:
+    """Return a message on the extras and groups of a project that aren't asked for, though they name packages."""
+    optional, groups = content.get("project", {}).get("optional-dependencies", {}), content.get("dependency-groups", {})
+    return choice.left_out(
+        [name for name, lines in optional.items() if lines], [name for name, lines in groups.items() if lines]
+    )

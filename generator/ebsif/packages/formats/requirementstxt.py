@@ -5,12 +5,12 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
-from ebsif.packages.formats.wanted import RequirementsError, collected
+from ebsif.packages.formats.wanted import RequirementsError, WantedPackages
 from ebsif.packages.lines import parsed
 
 # As people type it for other programs.
@@ -38,8 +38,12 @@ COMMAND = re.compile(r"[!%]?\s*(?:(?:python\S*\s+-m\s+|uv\s+)?pip\d*\s+install\b
 EDITABLE = re.compile(r"-e|--editable")
 
 
-def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
-    """Return the requirements in a requirements.txt, or in standard input, with those of the files that it includes."""
+def read(path: Path, outer: tuple[Path, ...] = ()) -> WantedPackages:
+    """
+    Return the requirements in a requirements.txt, or in standard input, with those of the files that it includes.
+
+    `outer` are the files that are being read. Raise RequirementsError, which names the file, if it can't be read.
+    """
     is_input = path == STANDARD_INPUT and not outer
     name = "standard input" if is_input else str(path)
     if path.resolve() in outer:
@@ -51,9 +55,8 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except (UnicodeDecodeError, UnfitError) as error:
         raise RequirementsError(f"{name} can't be read: {error}") from None
-    return collected(
-        logical_lines(text), lambda one: lines_for(one[1], f"{name}:{one[0]}", path.parent, (*outer, path.resolve()))
-    )
+    lines = [(f"{name}:{number}", line) for number, line in logical_lines(text)]
+    return wanted_by(lines, path.parent, (*outer, path.resolve()))
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -78,57 +81,86 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, begun
 
 
-def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> list[str]:
+def wanted_by(lines: Iterable[tuple[str, str]], folder: Path, outer: tuple[Path, ...] = ()) -> WantedPackages:
     """
-    Return the requirements that a line stands for, with absolute paths, so that they work anywhere.
+    Return the requirements that lines stand for, with absolute paths, so that they work anywhere.
 
-    `where` is the file and line, for messages; relative paths start from `folder`; `outer` are the files that are being
-    read. Raise RequirementsError if a file is missing, or the module would depend on a directory that may disappear.
+    Each line comes with where it is, for messages. Relative paths start from `folder`; `outer` are the files that are
+    being read.
     """
-    bare = re.sub(r"(^|\s)#.*", "", line).strip()
+    wanted = WantedPackages()
+    for where, line in lines:
+        try:
+            for written, expanded in parts_of(line):
+                option = WITH_PLACE.fullmatch(expanded)
+                if option and option["option"] in ("-r", "--requirement"):
+                    included = read(included_by(option, folder), outer)
+                    wanted.lines += included.lines
+                    wanted.wrong += included.wrong
+                else:
+                    wanted.lines.append(with_place(option, folder) if option else package(written, expanded, folder))
+        except RequirementsError as error:
+            wanted.wrong.append(f"{where}: {error}")
+    return wanted
+
+
+def parts_of(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the options of a line, or its requirement: as it is written, and with the variables that pip expands."""
+    written = re.sub(r"(^|\s)#.*", "", line).strip()
     # pip expands variables as well; in a URL it has to, because they may be credentials
-    expanded = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], bare)
-    written, bare = bare, bare if "://" in expanded else expanded
-    if not bare:
-        return []
-    options = BETWEEN.split(bare) if bare.startswith("-") and not EDITABLE.match(bare) else []
+    expanded = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], written)
+    if "://" in expanded:
+        expanded = written
+    options = BETWEEN.split(expanded) if expanded.startswith("-") and not EDITABLE.match(expanded) else []
     if len(options) > 1:
-        return [one for option in options for one in lines_for(option, where, folder, outer)]
-    option, local = WITH_PLACE.fullmatch(bare), LOCAL.fullmatch(bare)
-    if option:
-        place = first_word(option.group("place"), where)
-        name = option.group("option").lstrip("-")[0]
-        if name == "r" and "://" in place:
-            raise RequirementsError(f"{where}: {place} is not on this machine: download it, and give its path")
-        if name == "r":
-            return lines_of(resolve(folder / place, where), outer)
-        if name == "e" and not re.match(r"\w+\+\w+://", place):
-            raise RequirementsError(
-                f"{where}: '{bare}' would break the module as soon as the directory is removed: "
-                "install a copy (without -e), or use make-venv during development"
-            )
-        if "://" in place or place.startswith("/"):
-            return [bare]
-        return [f"{option.group('option')} {shlex.quote(str(resolve(folder / place, where)))}"]
-    if local and not bare.startswith("-"):
-        path = resolve(folder / local.group("path"), where)
+        for option in options:
+            yield from parts_of(option)
+    elif expanded:
+        yield written, expanded
+
+
+def included_by(option: re.Match[str], folder: Path) -> Path:
+    """Return the file that a line includes."""
+    place = first_word(option["place"])
+    if "://" in place:
+        raise RequirementsError(f"{place} is not on this machine: download it, and give its path")
+    return resolve(folder / place)
+
+
+def with_place(option: re.Match[str], folder: Path) -> str:
+    """Return an option with an absolute path; raise RequirementsError for a directory that may disappear."""
+    place = first_word(option["place"])
+    if option["option"] in ("-e", "--editable") and not re.match(r"\w+\+\w+://", place):
+        raise RequirementsError(
+            f"'{option[0]}' would break the module as soon as the directory is removed: "
+            "install a copy (without -e), or use make-venv during development"
+        )
+    if "://" in place or place.startswith("/"):
+        return option[0]
+    return f"{option['option']} {shlex.quote(str(resolve(folder / place)))}"
+
+
+def package(written: str, expanded: str, folder: Path) -> str:
+    """Return the line of a package, with the absolute path of a file or directory, or another option, as written."""
+    local = LOCAL.fullmatch(expanded)
+    if written.startswith("-"):
+        return written
+    if local:
+        path = resolve(folder / local["path"])
         # a path in a requirement can't contain a blank
-        return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
+        return (path.as_uri() if " " in str(path) else str(path)) + (local["rest"] or "")
     if VARIABLE_IN_NAME.match(written):
         # so somebody else's file could send a password to its index
-        raise RequirementsError(
-            f"{where}: '{written}' has a variable in the name of a package: write its value instead"
-        )
+        raise RequirementsError(f"'{written}' has a variable in the name of a package: write its value instead")
     # variables may be set where it is installed
-    if not written.startswith("-") and "/" not in written and not VARIABLE.search(written) and not parsed(written):
-        raise not_a_requirement(written, where)
-    return [written]
+    if "/" not in written and not VARIABLE.search(written) and not parsed(written):
+        raise not_a_requirement(written)
+    return written
 
 
-def not_a_requirement(line: str, where: str) -> RequirementsError:
+def not_a_requirement(line: str) -> RequirementsError:
     """Return the error for a line that pip can't read: perhaps a command of a notebook, or several packages."""
-    how = "give each package as a word of its own" if where == "--add" else "write one package per line"
-    text = f"{where}: '{escape(line)}' is not a requirement: {how}, such as 'einops>=0.8'"
+    text = f"'{escape(line)}' is not a requirement: write each package by itself, such as 'einops>=0.8'"
     is_command = COMMAND.match(line)
     packages = [word for word in COMMAND.sub("", line).split() if not word.startswith("-")]
     if (is_command or packages[1:]) and all(map(parsed, packages)):
@@ -138,19 +170,19 @@ def not_a_requirement(line: str, where: str) -> RequirementsError:
     return RequirementsError(text)
 
 
-def first_word(text: str, where: str) -> str:
+def first_word(text: str) -> str:
     """Return the first word of what follows an option: pip splits options like a shell, which removes quotes."""
     try:
         first, *_ = shlex.split(text)
     except ValueError:
-        raise RequirementsError(f"{where}: {text} can't be read: a quotation mark is missing") from None
+        raise RequirementsError(f"{text} can't be read: a quotation mark is missing") from None
     if not first:
-        raise RequirementsError(f"{where}: there is nothing between the quotation marks")
+        raise RequirementsError("there is nothing between the quotation marks")
     return first
 
 
-def resolve(path: Path, where: str) -> Path:
+def resolve(path: Path) -> Path:
     """Return the absolute path of what a line names; raise RequirementsError if it does not exist."""
     if not path.exists():
-        raise RequirementsError(f"{where}: {path} can't be read: it does not exist")
+        raise RequirementsError(f"{path} can't be read: it does not exist")
     return path.resolve()

@@ -1,25 +1,12 @@
-"""What all formats of requirements share: what is read from a file, and what is known about the image."""
+"""What all formats of requirements share: what is read from a file, for which image, and what is chosen of it."""
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, TypeVar
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.errors import EbsifError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-# packaging is imported only where it is needed: most requirements are those of a requirements.txt
-if TYPE_CHECKING:
-    from packaging.markers import Marker
-
-Part = TypeVar("Part")
 
 # Pythons that images may have, if the version is not known
 PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
@@ -28,7 +15,7 @@ LAST_PATCH = 99
 
 
 class RequirementsError(EbsifError):
-    """A file with requirements can't be used; the message says why, where, and what to do."""
+    """Requirements can't be used; the message says why, and what to do. `requirements` adds the path of the file."""
 
 
 class WrongLinesError(RequirementsError):
@@ -42,10 +29,15 @@ class WrongLinesError(RequirementsError):
 
 @dataclass
 class WantedPackages:
-    """The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them."""
+    """
+    The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them.
+
+    `wrong` are messages on what is a mistake, with which nothing is installed.
+    """
 
     lines: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -93,90 +85,48 @@ class KnownImage:
         asked, minor = SpecifierSet(versions), ".".join((self.python or "").split(".")[:2])
         return not self.python or any(asked.contains(f"{minor}.{patch}") for patch in range(LAST_PATCH + 1))
 
-    def applies(
-        self,
-        path: Path,
-        marker: "Optional[Marker]",
-        extras: frozenset[str] = frozenset(),
-        groups: frozenset[str] = frozenset(),
-    ) -> bool:
-        """
-        Return whether an environment marker in a lock file is true in the image.
+    def check_python(self, asked: Any) -> None:
+        """Raise RequirementsError if its Python doesn't satisfy a `requires-python`."""
+        from packaging.specifiers import InvalidSpecifier
 
-        If the patch release of its Python matters and is not known, the marker counts as true: an extra package is
-        harmless. Raise RequirementsError if the version of its Python matters and is not known.
-        """
-        if marker is None:
-            return True
-        results = {
-            marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
-            for values in self.marker_environments
-        }
-        if len(results) > 1 and not self.python:
-            raise RequirementsError(
-                f"{path}: '{marker}' depends on the Python of the image, whose version is not "
-                "known: extend a container of the catalog, or use a requirements.txt"
-            )
-        return any(results)
-
-
-def collected(parts: Iterable[Part], lines_of: Callable[[Part], list[str]]) -> list[str]:
-    """Return the lines that a function makes of several parts; raise WrongLinesError on all parts that are wrong."""
-    lines: list[str] = []
-    wrong: list[str] = []
-    for part in parts:
         try:
-            lines += lines_of(part)
-        except RequirementsError as error:
-            wrong.append(str(error))
-            lines += error.lines if isinstance(error, WrongLinesError) else []
-    if wrong:
-        raise WrongLinesError("\n".join(wrong), lines)
-    return lines
+            fits = not asked or self.has_python(str(asked))
+        except InvalidSpecifier:
+            raise RequirementsError(f"requires-python '{asked}' is not a valid version specification") from None
+        if not fits:
+            raise RequirementsError(
+                f"requires Python {asked}, but the image has Python {self.python}: choose a container with "
+                f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'"
+            )
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file; raise RequirementsError if it is not valid TOML."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # also a number with too many digits
-        raise RequirementsError(f"{path} can't be read: {error}") from None
+@dataclass(frozen=True)
+class Choice:
+    """The extras and dependency groups that somebody wants of a project, as they were typed."""
+
+    extras: Sequence[str] = ()
+    groups: Sequence[str] = ()
+
+    def check(self, extras: Collection[str], groups: Collection[str]) -> None:
+        """Raise RequirementsError if a project, which has these extras and groups, lacks one that is wanted."""
+        for kind, names, known in (("extra", self.extras, extras), ("dependency group", self.groups, groups)):
+            for name in names:
+                if normal_name(name) not in map(normal_name, known):
+                    raise RequirementsError(f"has no {kind} '{name}' (known: {', '.join(sorted(known)) or 'none'})")
+
+    def left_out(self, extras: Collection[str], groups: Collection[str]) -> list[str]:
+        """Return a message on the extras and groups of a project that aren't wanted; none if there are none."""
+        options = [
+            f"{option} {name}"
+            for option, names, known in (("--extra", self.extras, extras), ("--group", self.groups, groups))
+            for name in sorted(known)
+            if normal_name(name) not in map(normal_name, names)
+        ]
+        return [f"installed only if you add them: {', '.join(options)}"] if options else []
 
 
-def check_python(path: Path, asked: Any, image: KnownImage) -> None:
-    """Raise RequirementsError if the Python of the image doesn't satisfy a `requires-python`."""
-    from packaging.specifiers import InvalidSpecifier
-
-    try:
-        fits = not asked or image.has_python(str(asked))
-    except InvalidSpecifier:
-        raise RequirementsError(f"{path}: requires-python '{asked}' is not a valid version specification") from None
-    if not fits:
-        raise RequirementsError(
-            f"{path} requires Python {asked}, but the image has Python {image.python}: choose a container with "
-            f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'"
-        )
-
-
-def without(names: Iterable[str], chosen: Iterable[str]) -> list[str]:
-    """Return names of extras or dependency groups, sorted, but for those that are chosen."""
-    taken = set(map(normal_name, chosen))
-    return sorted(name for name in names if normal_name(name) not in taken)
-
-
-def not_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> list[str]:
-    """Return a message on what of a file isn't installed unless it is asked for; none if there is nothing."""
-    options = [f"--extra {name}" for name in extras] + [f"--group {name}" for name in groups]
-    return [f"{path}: installed only if you add them: {', '.join(options)}"] if options else []
-
-
-def texts(value: Any, path: Path, name: str, more: Any = str) -> list:
+def texts(value: Any, name: str, more: Any = str) -> list:
     """Return a value if it is a list of strings (or of `more`); raise RequirementsError otherwise."""
     if not isinstance(value, list) or not all(isinstance(item, (str, more)) for item in value):
-        raise RequirementsError(f"{path}: {name} should be a list of requirements, each a string")
+        raise RequirementsError(f"{name} should be a list of requirements, each a string")
     return value
-
-
-def unknown(path: Path, kind: str, name: str, known: Iterable[str]) -> RequirementsError:
-    """Return the error for an extra or dependency group that a file doesn't have."""
-    return RequirementsError(f"{path} has no {kind} '{name}' (known: {', '.join(sorted(known)) or 'none'})")
