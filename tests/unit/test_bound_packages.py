@@ -183,10 +183,10 @@ def test_stages_that_may_replace():
     """V-01: the version takes the place of the package's line, else it is added; each stage may replace it."""
 
     def allow(wanted, lines):
-        return [stage.requirements for stage in replacing.allow(stages_of(wanted), lines)]
+        return [stage.requirements for stage in replacing.allow(stages_of(wanted), replacing.parse(lines))]
 
     stage = {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}
-    assert as_parameter(replacing.allow(stages_of(["a[x]>1", "b"]), ["A==3", "c==1"])) == [stage]
+    assert as_parameter(replacing.allow(stages_of(["a[x]>1", "b"]), replacing.parse(["A==3", "c==1"]))) == [stage]
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
     assert allow([built], ["a==1"]) == [["a==1"], ["flash-attn"]]
     assert allow([], ["a==1"]) == [["a==1"]]
@@ -204,7 +204,7 @@ def test_stages_that_may_replace():
     assert allow([url, "b==1 --hash=sha256:0"], ["a==2"]) == [["a==2"], ["b==1 --hash=sha256:0"]]
     container = Container.of("A", {}, None, None)
     image, added = BaseImage(container, KnownImage(packages={"a": "1"})), {"a": VenvPackage("a", "3", "a==3", None)}
-    own = tuple(replacing.allow(stages_of(["b"]), ["a==3"]))
+    own = tuple(replacing.allow(stages_of(["b"]), replacing.parse(["a==3"])))
     environment = Environment("m", container, image, added, own=own)
     assert as_parameter(change.remove(environment, ["a"]).stages) == [{"name": "requirements", "requirements": ["b"]}]
 

@@ -39,7 +39,6 @@ from ebsif.commands.options import (
     add_settings,
     add_yes,
     complete_packages,
-    names_of,
     offer,
     request_of,
 )
@@ -291,7 +290,7 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
-        easyconfig = names_of(options).easyconfig(options.module)
+        easyconfig = asked.names.easyconfig(options.module)
     except selection.UnknownNameError:
         if not options.module.endswith(".eb"):
             raise

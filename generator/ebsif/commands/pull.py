@@ -70,7 +70,9 @@ def run(options: Namespace) -> int:
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     user_software = Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found))
-    extension = repeating.repetition(container, record, name, found.text(artifact.LOCK), {"squashfs": user_software})
+    extension = repeating.repetition(
+        container, record, stages, name, found.text(artifact.LOCK), {"squashfs": user_software}
+    )
     return making.make(request, extension, lambda _: planned(found))
 
 

@@ -90,9 +90,9 @@ def read(path: Path, site: Site, installation: Optional[Installation] = None) ->
         "image": read["image"],
         "venv": read["easyblock"] == "ContainerVenv",
         "moduleclass": read["moduleclass"],
-        "requirements": requirements_of(path, read.get("requirements"), installation),
         "system_packages": read.get("system_packages"),
         "definition_files": [definition_file(path, name) for name in read["definition_files"]],
+        "requirements": requirements_of(path, read.get("requirements"), installation),
         "parameters": {name: value for name, value in written.items() if name in read and name not in own},
     }
     neutral = Site(name=site.name, description=site.description, extension_image=site.extension_image)

@@ -182,7 +182,7 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
 
     `given` is the image on the command line.
     """
-    base = bases.base_of(installation, names)
+    word, base = places.word(installation), bases.base_of(installation, names)
     container = bases.of_installation(installation, names.site)
     shared = number_shared(container.stages, base.stages if base else ())
     packages, before = current.packages_or_recorded(installation), installation.record.venv_versions
@@ -191,15 +191,16 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
     added = {name: package for name, package in packages.items() if name not in before}
     gone = before.keys() - packages.keys() - venv.TOOLS
     stages = current.stages_now(container.stages, packages, changed, gone, image.known.packages)
+    by_hand = current.lines_for(added)
     environment = Environment(
-        places.word(installation),
+        word,
         container,
         image,
         packages,
         tuple(stages[:shared]),
         tuple(stages[shared:]),
         base,
-        current.lines_for(added),
+        by_hand,
         bool(changed or added or gone),
     )
     return with_by_hand(environment, added.values()) if added else environment

@@ -15,6 +15,7 @@ from ebsif.environments import bases, change, impossible, installing, making, re
 from ebsif.environments.change import Environment
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import ExtendingError, Extension
+from ebsif.environments.replacing import Replacement
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import ownfiles, places
@@ -89,7 +90,7 @@ class Wish:
 
 
 # Changes an environment as was typed: the name of the extension, requirement lines, and packages that are replaced.
-Changing = Callable[[Wish, Environment, str, Sequence[str], Sequence[str]], Environment]
+Changing = Callable[[Wish, Environment, str, Sequence[str], Sequence[Replacement]], Environment]
 
 
 def make(wish: Wish) -> int:
@@ -226,7 +227,9 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
 
 def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) -> Optional[Environment]:
     """Return an environment as it was typed, with why it can't be installed; None if the person doesn't go on."""
-    request, image, replaced = wish.request, before.image, replacing.parse(wish.replace)
+    request = wish.request
+    image = before.image
+    replaced = replacing.parse(wish.replace)
     if not replacing.is_accepted(request, image, before.packages, replaced, wish.force):
         return DECLINED
     lines = typed_lines(wish, image.known)
@@ -240,7 +243,7 @@ def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) ->
 
 
 def extended_as_typed(
-    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[str]
+    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[Replacement]
 ) -> Environment:
     """Return the environment of a new extension, of a name, on top of a module or container."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade)
@@ -249,7 +252,7 @@ def extended_as_typed(
 
 
 def changed_as_typed(
-    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[str]
+    wish: Wish, environment: Environment, name: str, lines: Sequence[str], replaced: Sequence[Replacement]
 ) -> Environment:
     """Return the environment of an extension, of a name, with other packages."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade, wish.remove_apt)

@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -54,28 +55,35 @@ def make(request: Request, path: Path, module: Optional[str], name: Optional[str
     else:
         container = bases.container_of(base, names)
         installed = places.called(container.module)
+    stages = stages_of(record.stages)
     # --check runs commands, too: it tries the installation
-    if not trust.is_agreed(request, path, stages_of(record.stages), request.check or request.installs):
+    if not trust.is_agreed(request, path, stages, request.check or request.installs):
         return FOUND
     image = BaseImage.of(container, next(iter(installed), None)).known
-    if has_other_image(image, record):
-        output.note(
-            f"{container.module} has another image than {path}: the packages in {path} are installed in the "
-            "same versions, except those that the image already has"
-        )
-        return making.make(request, Extension(adapted(container, image, record), name, stages_of(record.stages)))
-    extension = repetition(container, record, name, path.read_text(encoding="utf-8"))
-    return making.make(request, extension, lambda extended: check(extended, record, request.more, request.image))
+    if not has_other_image(image, record):
+        extension = repetition(container, record, stages, name, path.read_text(encoding="utf-8"))
+        planned = partial(check, record=record, stages=stages, request=request)
+        return making.make(request, extension, planned)
+    output.note(
+        f"{container.module} has another image than {path}: the packages in {path} are installed in the "
+        "same versions, except those that the image already has"
+    )
+    return making.make(request, Extension(adapted(container, image, record), name, stages))
 
 
 def repetition(
-    container: Container, record: Record, name: str, text: str, more: Optional[Mapping[str, Companion]] = None
+    container: Container,
+    record: Record,
+    stages: Sequence[Stage],
+    name: str,
+    text: str,
+    more: Optional[Mapping[str, Companion]] = None,
 ) -> Extension:
     """Return the extension of a container that repeats a record, the text of its lock, with more files beside it."""
     return Extension(
         repeated(container, record),
         name,
-        stages_of(record.stages),
+        stages,
         is_same=lambda path: is_same(path, record),
         companions={**(more or {}), "lock": writing.lock_beside(text)},
     )
@@ -224,16 +232,16 @@ def is_same(easyconfig: Path, record: Record) -> bool:
     return any(identity(lock.read(place)) == identity(record) for place in places if place.is_file())
 
 
-def check(container: Container, record: Record, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
+def check(container: Container, record: Record, stages: Sequence[Stage], request: Request) -> Plan:
     """Return what pip would do to repeat an installation, and whether it would install the recorded files."""
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.record.installation import other_files
 
     pinned = container.replace(
-        requirements=stages_of(record.stages),
+        requirements=stages,
         parameters={**container.parameters, "constraints": record.venv_packages},
     )
-    planned = plan.check(pinned, options, image)
+    planned = plan.check(pinned, request.more, request.image)
     planned.problem = planned.problem or "; ".join(other_files(record, planned.artifacts))
     return planned
 

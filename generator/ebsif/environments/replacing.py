@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from easybuild.easyblocks.generic.container import remedies as again
 from easybuild.easyblocks.generic.container.values import normal_name
@@ -13,7 +13,7 @@ from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
 from ebsif.packages import typed
-from ebsif.packages.lines import extras_in, has_hash, name_in, names_in, parsed, with_extras
+from ebsif.packages.lines import allows, extras_in, has_hash, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.report.asking import confirmed
@@ -26,15 +26,21 @@ FITS, BREAKS = "fits", "breaks"
 BUILT_WITH_IT = "what was built with it may fail or compute wrong results"
 
 
-def parse(texts: Sequence[str]) -> list[str]:
-    """Return the packages of --replace as requirement lines; raise ExtendingError unless each has an exact version."""
+class Replacement(NamedTuple):
+    """A package of --replace: the normalized name, the exact version, and the requirement line."""
+
+    name: str
+    version: str
+    line: str
+
+
+def parse(texts: Sequence[str]) -> list[Replacement]:
+    """Return the packages of --replace; raise ExtendingError unless each has an exact version."""
     lines = typed.parse(texts, "--replace") if texts else []
-    for line in lines:
-        version_in(line)
-    return lines
+    return [Replacement(name_in(line), exact_version_in(line), line) for line in lines]
 
 
-def version_in(line: str) -> str:
+def exact_version_in(line: str) -> str:
     """Return the exact version in a requirement line; raise ExtendingError if it has none."""
     wanted = parsed(line)
     exact = [one.version for one in wanted.specifier if one.operator == "=="] if wanted else []
@@ -46,25 +52,19 @@ def version_in(line: str) -> str:
     return exact[0]
 
 
-def allows(text: str, version: str) -> bool:
-    """Return whether a requirement allows a version."""
-    wanted = parsed(text)
-    return not wanted or wanted.specifier.contains(version, prereleases=True)
-
-
 # --- what is asked for
 
 
-def allow(stages: Sequence[Stage], lines: Sequence[str]) -> list[Stage]:
-    """Return stages that may replace packages of the image by those in lines."""
-    for line in lines:
+def allow(stages: Sequence[Stage], replacements: Sequence[Replacement]) -> list[Stage]:
+    """Return stages that may replace packages of the image."""
+    for one in replacements:
         stages = [
-            stage.replace(requirements=[now for one in stage.written for now in in_place_of(one, line)])
+            stage.replace(requirements=[now for line in stage.written for now in in_place_of(line, one)])
             for stage in stages
         ]
-        if name_in(line) not in names_in(lines_of(stages)):
-            stages = added(stages, line)
-    names = list(map(name_in, lines))
+        if one.name not in names_in(lines_of(stages)):
+            stages = added(stages, one.line)
+    names = [one.name for one in replacements]
     return [stage.replace(allow_replace=list(dict.fromkeys([*stage.allow_replace, *names]))) for stage in stages]
 
 
@@ -77,29 +77,33 @@ def added(stages: Sequence[Stage], line: str) -> list[Stage]:
     return [Stage(name="replacements", requirements=[line]), *stages]
 
 
-def in_place_of(before: str, line: str) -> list[str]:
+def in_place_of(before: str, replacement: Replacement) -> list[str]:
     """Return what becomes of a line; nothing if it's the replaced package, locked in another version."""
-    if name_in(before) != name_in(line):
+    if name_in(before) != replacement.name:
         return [before]
-    if has_hash(before) and not has_hash(line):
-        return [before] if "@" not in before and allows(before, version_in(line)) else []
-    return [with_extras(line, extras_in(before))]
+    if has_hash(before) and not has_hash(replacement.line):
+        return [before] if "@" not in before and allows(before, replacement.version) else []
+    return [with_extras(replacement.line, extras_in(before))]
 
 
 # --- what it means
 
 
 def is_accepted(
-    request: Request, image: BaseImage, own: Mapping[str, VenvPackage], lines: Sequence[str], force: bool
+    request: Request,
+    image: BaseImage,
+    own: Mapping[str, VenvPackage],
+    replacements: Sequence[Replacement],
+    force: bool,
 ) -> bool:
     """
-    Show what packages break that lines replace, in an image and in user software; return whether the person goes on.
+    Show what replacements break, in an image and in user software; return whether the person goes on.
 
     See `report` for errors and `force`.
     """
-    if not lines:
+    if not replacements:
         return True
-    report(image, own, lines, force, request.dry_run)
+    report(image, own, replacements, force, request.dry_run)
     if not request.installs or request.check or request.yes:
         return True
     if confirmed(
@@ -114,17 +118,21 @@ def is_accepted(
 
 
 def report(
-    image: BaseImage, own: Mapping[str, VenvPackage], lines: Sequence[str], force: bool, to_stderr: bool
+    image: BaseImage,
+    own: Mapping[str, VenvPackage],
+    replacements: Sequence[Replacement],
+    force: bool,
+    to_stderr: bool,
 ) -> None:
     """
-    Print what in an image, and in user software on it, requires packages that lines replace.
+    Print what in an image, and in user software on it, requires packages that are replaced.
 
     Raise ExtendingError if one of them isn't in the image, or belongs to the machine; `force` replaces these, too.
     """
     there, bound = image.packages, image.bound
     rows, breaks = [], 0
-    for line in lines:
-        name, version = name_in(line), version_in(line)
+    changing = {one.name for one in replacements}
+    for name, version, line in replacements:
         if name not in there:
             raise ExtendingError(
                 f"{name} is not in the image of {image.container.module}, so it can only be added:"
@@ -135,7 +143,7 @@ def report(
                 f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and {BUILT_WITH_IT} with another "
                 f"one. If you mean it:{again.line('--replace', line, '--force')}"
             )
-        for who, where, required in dependents(name, there, own, set(map(name_in, lines))):
+        for who, where, required in dependents(name, there, own, changing):
             fits = allows(required, version)
             breaks += not fits
             rows.append([who, where, required, FITS if fits else BREAKS])

@@ -37,6 +37,12 @@ def names_in(lines: Iterable[str]) -> set[str]:
     return set(filter(None, map(name_in, lines)))
 
 
+def allows(line: str, version: str) -> bool:
+    """Return whether a requirement line allows a version."""
+    wanted = parsed(line)
+    return not wanted or wanted.specifier.contains(version, prereleases=True)
+
+
 def has_hash(line: str) -> bool:
     """Return whether a requirement line names the files that pip accepts; if one does, all of a stage have to."""
     return "--hash" in line
