@@ -138,6 +138,20 @@ def plain(name: str) -> str:
     return software + slash + (version[1:] if re.match(r"v\d", version) else version)
 
 
+def spellings(module: str, text: str) -> set[str]:
+    """Return the names of a module as people write it, with a hyphen if the text is that of an easyconfig."""
+    names = {shown_module(module), shown_module("/".join(module.split("/")[-2:]))}
+    return {f"{name.replace('/', '-', 1)}.eb" for name in names} if text.endswith(".eb") else names
+
+
+def spelled_alike(text: str, named: Iterable[tuple[Iterable[str], Thing]]) -> list[Thing]:
+    """Return the things, given with names of modules, that have a name; in other upper or lower case if none has."""
+    spelled = [({one for name in names for one in spellings(name, text)}, thing) for names, thing in named]
+    return [thing for names, thing in spelled if text in names] or [
+        thing for names, thing in spelled if plain(text) in map(plain, names)
+    ]
+
+
 def matching(wanted: str, named: Iterable[tuple[str, Thing]]) -> list[Thing]:
     """Return the things, given with their names, that a text names in the best of all ways."""
     known = [(plain(name), thing) for name, thing in named]

@@ -16,9 +16,7 @@ from easybuild.easyblocks.generic.container.requirements import package_lines
 from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import remedies
-from ebsif.catalog import selection
 from ebsif.catalog.container import Container
-from ebsif.catalog.selection import plain
 from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework
 from ebsif.eb.framework import ModulePlace
@@ -77,13 +75,11 @@ def require_free_name(names: Names, extension: Extension, earlier: Earlier) -> N
             )
     for short in (f"{base}-{name}", f"{base.rpartition('/')[0]}/{name}"):
         # which the modules tool would no longer load, or only that
-        is_in_catalog = any(plain(known) == plain(short) for known, _ in selection.named(names.recorded))
-        there_already = names.installed_as(short)
-        is_of_name = there_already and there_already.extension and there_already.extension[0] == name
-        if is_in_catalog or (there_already and not is_of_name):
+        whose = names.taken_by_other(short, name)
+        if whose:
             raise ExtendingError(
-                f"{short} is another module, {'of the catalog' if is_in_catalog else 'installed'}"
-                f", so it can't be the name of this extension: choose another --name than {name}"
+                f"{short} is another module, {whose}, so it can't be the name of this extension: choose another "
+                f"--name than {name}"
             )
 
 
@@ -152,10 +148,8 @@ def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[
     elif known:
         planned = known(container)
     else:
-        of_base = [] if extension.kept else packages_of_base(extension)
-        planned = check(request, extension, container, extension.kept or of_base)
-        planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
-    is_replaced = not request.again and places.installed_as(module, request.names.everything) is not None
+        planned = check(request, extension, container)
+    is_replaced = not request.again and places.of_module(module, request.names.everything) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)
@@ -170,11 +164,14 @@ def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[
     return FOUND if planned.problem else 0
 
 
-def check(request: Request, extension: Extension, container: Container, kept: Sequence[str]) -> Plan:
+def check(request: Request, extension: Extension, container: Container) -> Plan:
     """Return what pip does for an extension; what it has downloaded is kept if the installation can follow."""
+    of_base = [] if extension.kept else packages_of_base(extension)
+    kept = extension.kept or of_base
     with downloads.of_check(extension) as left:
         planned = plan.check(container, request.more, request.image, kept, {**extension.variables, **left.variables})
         left.are_useful = not planned.problem
+    planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
     return planned
 
 

@@ -13,12 +13,11 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
-from ebsif.catalog.selection import plain
+from ebsif.catalog.selection import plain, spelled_alike
 from ebsif.catalog.settings import Settings, read_settings
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
@@ -84,19 +83,13 @@ class Names:
         NAME/VERSION-mine is the newest extension (V-07). Upper or lower case only matters if there are both. Raise
         EbsifError if it could be several.
         """
-        if "/" in text and not text.startswith("/") and ".." not in text.split("/"):
-            # without reading all modules of a large system
-            for use in places.directories_of_modules():
-                here = places.known([use], places.meant_by(use, text))
-                if here:
-                    return here[0]
-        found = spelled_alike(text, [(spellings(one.module, text), one) for one in self.installations])
-        if "/" in text and not found:
-            found = spelled_alike(
-                text, [(spellings(name, text), one) for one in self.installations for name in places.aliases(one)]
-            )
-        if "/" in text and not found:
-            found = self.extensions(text)
+        here = places.loaded_as(text)
+        if here:
+            return here
+        found = spelled_alike(text, (([one.module], one) for one in self.installations))
+        if "/" in text:
+            found = found or spelled_alike(text, ((one.aliases, one) for one in self.installations))
+            found = found or self.extensions(text)
         if len(set(map(shown, found))) > 1:
             raise ambiguous(text, found)
         return found[0] if found else None
@@ -108,15 +101,17 @@ class Names:
         Raise EbsifError if there are several names that differ from it, and from each other, in upper and lower case.
         """
         end = f"-{plain(text).rpartition('/')[2]}-"
-        of_name = [
+        of_name = self.newest_first(
             one for one in self.installations if end in f"-{plain(one.module).replace('/', '-')}" and one.extension
-        ]
-        named = [
-            ({name, *spellings(f"{one.base}-{name}", text), *spellings(beside(one, name), text)}, one)
-            for one in of_name
-            for name, _ in [one.extension or ("", "")]
-        ]
-        found = self.newest_first(spelled_alike(text, named))
+        )
+        found = spelled_alike(
+            text,
+            (
+                ([name, f"{one.base}-{name}", beside(one, name)], one)
+                for one in of_name
+                for name, _ in [one.extension or ("", "")]
+            ),
+        )
         of_software: dict[tuple, list[Installation]] = {}
         for one in found:
             of_software.setdefault((beside(one, ""), (one.extension or ("",))[0]), []).append(one)
@@ -231,7 +226,7 @@ class Names:
         installed = [one for one in self.named(selection.with_version(text)) if isinstance(one, Installation)]
         if not installed and "/" in text:
             # perhaps an alias, which only the catalog knows
-            records = (one for name, one in selection.named(self.recorded) if plain(name) == plain(text))
+            records = self.records_called(text)
             installed = list(filter(None, (self.installed_as(one.module_or_version) for one in records)))
         return self.one_of(text, installed) if installed else None
 
@@ -259,6 +254,18 @@ class Names:
         name = module.recorded_name or shown(module)
         return next((one for one in self.recorded if one.module_or_version == name), None)
 
+    def records_called(self, text: str) -> list[Container]:
+        """Return the containers of the catalog with exactly a name, which may be an alias."""
+        return [one for name, one in selection.named(self.recorded) if plain(name) == plain(text)]
+
+    def taken_by_other(self, text: str, extension: str) -> Optional[str]:
+        """Return where there is another module than such an extension, 'installed' or 'of the catalog'; else None."""
+        there = self.installed_as(text)
+        if self.records_called(text):
+            return "of the catalog"
+        is_other = there and (there.extension or ("",))[0] != extension
+        return "installed" if is_other else None
+
     def exact(self, module: Optional[str]) -> Union[Container, Installation, None]:
         """Return what is called exactly like a module, installed or in the catalog; None if there is nothing."""
         return (self.installed_as(module) if module else None) or next(
@@ -284,7 +291,7 @@ class Names:
         if wanted.endswith(SUFFIXES) and not is_there(expanded(wanted)):
             raise EbsifError(f"{no_path(wanted)}no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
-        aliases = [alias for one in self.installations for alias in places.aliases(one)]
+        aliases = [alias for one in self.installations for alias in one.aliases]
         also = did_you_mean(wanted, [*map(shown, self.installations), *own, *aliases])
         raise EbsifError(
             f"{no_path(wanted)}no container module '{text}' is installed here{also} (modules are searched on "
@@ -359,19 +366,6 @@ class Names:
 def ambiguous(text: str, modules: Sequence[Installation]) -> EbsifError:
     """Return the error about a name that could be any of several installed modules, by the names to type (N-01)."""
     return EbsifError(selection.ambiguous(text, [places.word(one) for one in modules]))
-
-
-def spellings(module: str, text: str) -> set[str]:
-    """Return the names of a module as people write it, with a hyphen if the text is that of an easyconfig."""
-    names = {shown_module(module), shown_module("/".join(module.split("/")[-2:]))}
-    return {f"{name.replace('/', '-', 1)}.eb" for name in names} if text.endswith(".eb") else names
-
-
-def spelled_alike(text: str, named: Sequence[tuple[set[str], Installation]]) -> list[Installation]:
-    """Return the installations, given with their names, that have a name; in other upper or lower case if none has."""
-    return [one for names, one in named if text in names] or [
-        one for names, one in named if plain(text) in map(plain, names)
-    ]
 
 
 def typed(module: str) -> set[str]:

@@ -127,6 +127,13 @@ class Installation:
         return shown_module(NAMED.sub("", self.module)) if self.extension else None
 
     @property
+    def aliases(self) -> list[str]:
+        """The further names under which the modules tool loads the module."""
+        there = modulerc.aliases_in(str(self.file.parent)) if self.file else {}
+        software = shown(self).rpartition("/")[0]
+        return [f"{software}/{version}" for version, module in there.items() if module == self.module]
+
+    @property
     def is_loaded(self) -> bool:
         """Whether the module is loaded in this environment."""
         root = os.environ.get("CONTAINERROOT")
@@ -179,7 +186,7 @@ def short(installation: Installation, further: Optional[Iterable[str]] = None) -
     An extension `mine` is PyTorch/mine, or PyTorch/2.7-mine if a newer base has one of that name, too. Only its whole
     name always means the same installation. `further` are the other names to choose from, by default its own.
     """
-    further = aliases(installation) if further is None else further
+    further = installation.aliases if further is None else further
     names = [name for name in further if not is_hidden_by(installation, name)]
     return min([*names, installation.module], key=lambda name: (len(name), name))
 
@@ -232,22 +239,7 @@ def undated(installation: Installation) -> Optional[str]:
     if not (installation.extension and installation.file):
         return None
     name = f"{installation.base}-{installation.extension[0]}"
-    return name if name in aliases(installation) else None
-
-
-def aliases(installation: Installation) -> list[str]:
-    """Return the further names under which the modules tool loads an installation."""
-    if not installation.file:
-        return []
-    software = shown(installation).rpartition("/")[0]
-    there = modulerc.aliases_in(str(installation.file.parent))
-    return [f"{software}/{version}" for version, module in there.items() if module == installation.module]
-
-
-def meant_by(use: Path, name: str) -> str:
-    """Return the module that the modules tool loads by a name in a directory of modules: an alias comes first."""
-    software, _, version = name.rpartition("/")
-    return modulerc.aliases_in(str(use / software)).get(version, name)
+    return name if name in installation.aliases else None
 
 
 def age(installation: Installation, date: str = "") -> tuple:
@@ -355,6 +347,19 @@ def called(module: str) -> list[Installation]:
     return known(directories_of_modules(), module)
 
 
+def loaded_as(name: str) -> Optional[Installation]:
+    """Return the installation that the modules tool loads by NAME/VERSION, which may be an alias; None for others."""
+    software, _, version = name.rpartition("/")
+    if not software or name.startswith("/") or ".." in name.split("/"):
+        return None
+    # without reading all modules of a large system
+    for use in directories_of_modules():
+        there = known([use], modulerc.aliases_in(str(use / software)).get(version, name))
+        if there:
+            return there[0]
+    return None
+
+
 def of_container(container: Container) -> Optional[Installation]:
     """Return the installation of a container of the catalog, without reading all modules of a large system."""
     return next((one for name in container.modules for one in called(name)), None)
@@ -432,7 +437,7 @@ def is_found(installation: Installation) -> bool:
     return any(is_same(one.root, installation.root) for one in known(directories, shown(installation))[:1])
 
 
-def installed_as(module: str, there: Iterable[Installation]) -> Optional[Installation]:
+def of_module(module: str, there: Iterable[Installation]) -> Optional[Installation]:
     """Return the installation of a module among those that are there; None if there is none."""
     return next((one for one in there if shown(one) == module), None)
 

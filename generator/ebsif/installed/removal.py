@@ -163,7 +163,7 @@ def heirs(
     The name of an extension without its date goes to the newest earlier one, whatever its easyconfig says (V-07).
     """
     found = {}
-    for name in places.aliases(installation):
+    for name in installation.aliases:
         alias = name.rpartition("/")[2]
         beside = [
             one
