@@ -39,12 +39,12 @@ def read_all(
     Extras and dependency groups are those of their projects. A lock file is complete: pip wants a hash for all packages
     or for none. Raise WrongLinesError with everything that is wrong.
     """
-    for path in paths if len(paths) > 1 else ():
-        if is_lock(path):
-            raise RequirementsError(
-                f"{path} locks everything that is installed, so it can't be combined with other "
-                "files: lock all of them together, or give it alone"
-            )
+    locks = [path for path in paths if is_lock(path)]
+    if locks and len(paths) > 1:
+        raise RequirementsError(
+            f"{locks[0]} locks everything that is installed, so it can't be combined with other "
+            "files: lock all of them together, or give it alone"
+        )
     found: dict[Path, WantedPackages] = {}
     wrong: list[str] = []
     for path in paths:
@@ -125,18 +125,19 @@ def check_format(path: Path, choice: Choice) -> None:
 
 def read_content(path: Path, image: KnownImage, choice: Choice) -> WantedPackages:
     """Return the requirements in a file that has more than lines; only here, its path is put before messages."""
-    content = toml_in(path) if path.suffix == ".toml" else load(path) if path.suffix in YAML else {}
+    is_locked = is_lock(path)
     beside = path.with_name("pyproject.toml")
-    project = toml_in(beside) if is_lock(path) and beside.is_file() else {}
+    project = toml_in(beside) if is_locked and beside.is_file() else {}
+    content = toml_in(path) if path.suffix == ".toml" else load(path) if path.suffix in YAML else {}
     try:
         if path.suffix in YAML:
             wanted = condafile.read(content, path.parent, image)
+        elif not is_locked:
+            wanted = pyproject.read(content, image, choice)
         elif path.name == "uv.lock":
             wanted = lockfiles.read_uv(path.parent, project, image, choice)
-        elif is_lock(path):
-            wanted = lockfiles.read_pylock(content, path.parent, project, image, choice)
         else:
-            wanted = pyproject.read(content, image, choice)
+            wanted = lockfiles.read_pylock(content, path.parent, project, image, choice)
     except RequirementsError as error:
         raise RequirementsError(f"{path}: {error}") from None
     return WantedPackages(
