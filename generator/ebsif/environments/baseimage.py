@@ -104,13 +104,12 @@ class WantedStages:
     @cached_property
     def asked(self) -> list[AskedPackage]:
         """What they ask an index for: stages may replace some packages, and user software may hide some."""
-        environments = self.image.known.marker_environments
         return [
             AskedPackage(stage, normal_name(wanted.name), wanted, free)
             for stage in self.stages
             for free in [self.image.hidden.union(map(normal_name, stage.allow_replace))]
             for wanted in filter(None, map(parsed, stage.lines))
-            if not wanted.url and (not wanted.marker or any(map(wanted.marker.evaluate, environments)))
+            if not wanted.url and self.image.known.needs(wanted)
         ]
 
     @property

@@ -24,7 +24,7 @@ from ebsif.report import output
 from ebsif.text import did_you_mean
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+    pass
 
 BUILD_TOOLS = "build tools"
 
@@ -135,17 +135,9 @@ class Environment:
             left += [
                 (normal_name(one.name), frozenset(one.extras))
                 for one in map(parsed, self.packages[name].requires)
-                if one and self.applies(one, extras)
+                if one and self.image.known.needs(one, extras)
             ]
         return needed
-
-    def applies(self, wanted: "Requirement", extras: Iterable[str]) -> bool:
-        """Return whether a package with these extras has a requirement in the image."""
-        return not wanted.marker or any(
-            wanted.marker.evaluate({**values, "extra": extra})
-            for values in self.image.known.marker_environments
-            for extra in (*extras, "")
-        )
 
     @property
     def unneeded(self) -> dict[str, VenvPackage]:
@@ -165,7 +157,7 @@ class Environment:
             for other, package in sorted(self.needed.items())
             if other != name
             and any(
-                normal_name(wanted.name) == name and self.applies(wanted, ())
+                normal_name(wanted.name) == name and self.image.known.needs(wanted)
                 for wanted in map(parsed, package.requires)
                 if wanted
             )

@@ -1,7 +1,7 @@
 """PyTorch's own packages, such as torchvision: whether an index has them for the torch of an image (N-07)."""
 
 import importlib.util
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from ebsif.packages.lines import parsed
 from ebsif.report import output
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+    pass
 
 # Those that other indexes have for CUDA only: with another torch, none of their operators can be found.
 FOR_CUDA = ("fbgemm-gpu", "torchaudio", "torchvision")
@@ -79,17 +79,8 @@ def needed(asked: Sequence[Asked], pages: Pages, image: KnownImage, end: float) 
     required = offers.answers(offers.requirements_of, [wheel for wheel in wheels.values() if wheel], end)
     for one, wheel in wheels.items():
         for wanted in map(parsed, (required.get(wheel) if wheel else None) or ()):
-            if wanted and not wanted.url and applies(wanted, one.wanted.extras, image):
+            if wanted and not wanted.url and image.needs(wanted, one.wanted.extras):
                 yield Asked(normal_name(wanted.name), wanted, one.places), one.wanted.name
-
-
-def applies(wanted: "Requirement", extras: Collection[str], image: KnownImage) -> bool:
-    """Return whether a package with these extras has a requirement in an image."""
-    return not wanted.marker or any(
-        wanted.marker.evaluate({**values, "extra": extra})
-        for values in image.marker_environments
-        for extra in (*extras, "")
-    )
 
 
 def lacks_build(asked: Asked, pages: Pages, torch: str, image: KnownImage) -> bool:

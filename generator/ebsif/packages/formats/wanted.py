@@ -1,12 +1,15 @@
 """What all formats of requirements share: what is read from a file, for which image, and what is chosen of it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.errors import EbsifError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # Pythons that images may have, if the version is not known
 PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
@@ -77,6 +80,14 @@ class KnownImage:
             }
             for version in map(str, pythons)
         ]
+
+    def needs(self, wanted: "Requirement", extras: Iterable[str] = ()) -> bool:
+        """Return whether a package with these extras needs in it what a requirement names."""
+        return not wanted.marker or any(
+            wanted.marker.evaluate({**values, "extra": extra})
+            for values in self.marker_environments
+            for extra in (*extras, "")
+        )
 
     def has_python(self, versions: str) -> bool:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
