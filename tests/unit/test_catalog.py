@@ -173,13 +173,6 @@ def test_the_names_of_the_ai_factorys_images():
     assert "entry_point = '/opt/oci-entrypoint.sh'" in easyconfig.render(newer)
 
 
-def test_a_placeholder_without_value(read):
-    """N4: refused where the record is read, with its line and the placeholders that have a value."""
-    expected = r"PyTorch.yaml:16: .* value for \{vers\} in 'lumi-.*known: date, hash, "
-    with pytest.raises(yamlerrors.DocumentError, match=expected):
-        read(HEAD.replace("{version}", "{vers}") + RECORD)
-
-
 def test_an_unknown_version_lists_the_known_ones(read):
     """S004-11: names with and without v, full module names, easyconfig file names; errors list the known ones."""
     containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))

@@ -549,12 +549,6 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     assert capsys.readouterr().out.startswith("error: neither apptainer nor singularity is on PATH: run this where")
 
 
-def test_a_directory_of_images_that_can_not_be_read(place, tmp_path):
-    """Admin D3: an unreadable directory counts as another machine's; a name that is too long fails even for root."""
-    profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/{'x' * 300}/images}}]}}\n"
-    assert [one.text for one in findings(place(HEAD, profile), quick=True, images=True)] == [NOT_EXAMINED]
-
-
 # --- files that add to another one
 
 

@@ -43,15 +43,11 @@ class Login:
 
     def connect(self, *arguments, says=f"RUNNING {PERSON} n7 %s", site="local"):
         """Start `ebsif connect`; return its Popen."""
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from ebsif.cli import main; raise SystemExit(main())", "connect", *arguments],
-            env={"PATH": f"{self.folder}:{os.environ['PATH']}", "SAYS": says, "EBSIF_SITE": site},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=heed_signals,
-        )
+        variables = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SAYS": says, "EBSIF_SITE": site}
+        program = [sys.executable, "-c", "from ebsif.cli import main; raise SystemExit(main())"]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [*program, "connect", *arguments]
+        process = subprocess.Popen(command, env=variables, **streams, preexec_fn=heed_signals)
         self.started.append(process)
         return process
 
@@ -128,12 +124,15 @@ def test_the_server_of_a_running_job(login, served, site, says, end):
     assert not Path(path).parent.exists()
 
 
+class Sent(io.BytesIO):
+    """What is sent to the other end of a tunnel."""
+
+    async def drain(self):
+        """Wait for nothing."""
+
+
 def test_connections_begin_in_the_order_of_their_numbers():
     """Y-04: also if one of them is made earlier, but says something later; the node would take it for an ended one."""
-
-    class Sent(io.BytesIO):
-        async def drain(self):
-            """Wait for nothing."""
 
     async def run():
         sent, readers = Sent(), [asyncio.StreamReader(), asyncio.StreamReader()]
@@ -153,10 +152,6 @@ def test_connections_begin_in_the_order_of_their_numbers():
 def test_what_comes_after_the_end_of_a_connection():
     """Y-04: what a client still sends when its connection has ended on the node doesn't begin another one there."""
     begun = []
-
-    class Sent(io.BytesIO):
-        async def drain(self):
-            """Wait for nothing."""
 
     async def connect():
         begun.append(1)

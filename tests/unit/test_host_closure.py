@@ -34,20 +34,16 @@ def fixture_make(tmp_path):
 def test_the_binds_have_loader_programs_and_libraries(make):
     """K-03: each under a name that doesn't depend on the version of the file."""
     library = make("libone.so.77")
-    program = make("prog", library, options=[f"-Wl,-rpath,{library.parent}"])
+    # of software outside of /usr
+    deep = make("libdeep.so.77", folder="deep")
+    program = make("prog", library, deep, options=[f"-Wl,-rpath,{library.parent}:$ORIGIN/../deep"])
     found = HostPrograms(Loader(), [str(program)])
     assert found.problems == []
     assert f"{program}:/host-programs/bin/prog:ro" in found.binds
     assert f"{library}:/host-programs/lib/libone.so.77:ro" in found.binds
+    assert f"{deep}:/host-programs/lib/libdeep.so.77:ro" in found.binds
     assert f"{Elf.read(str(program)).interpreter}:/host-programs/ld.so:ro" in found.binds
     assert found.record().builds[str(library)] == Elf.read(str(library)).build_id() != ""
-
-
-def test_origin_is_the_directory_of_the_file(make):
-    """K-03: RPATH with $ORIGIN, as software outside of /usr has it."""
-    library = make("libdeep.so.77", folder="deep")
-    program = make("prog", library, options=["-Wl,-rpath,$ORIGIN/../deep"])
-    assert HostPrograms(Loader(), [str(program)]).libraries["libdeep.so.77"] == str(library)
 
 
 def test_missing_parts_are_named_together(make):
@@ -55,8 +51,11 @@ def test_missing_parts_are_named_together(make):
     library = make("libgone.so.77")
     program = make("prog", library)
     library.unlink()
-    problems = HostPrograms(Loader(), [str(program), "no-such-program"], [str(program.parent / "none")]).problems
-    library, program, plugins = (re.sub(r"/\S+/", "", problem) for problem in problems)
+    script = write_program(program.with_name("script"), "#!/bin/sh\n")
+    wanted = [str(program), str(script), "no-such-program"]
+    problems = HostPrograms(Loader(), wanted, [str(program.parent / "none")]).problems
+    library, script, program, plugins = (re.sub(r"/\S+/", "", problem) for problem in problems)
+    assert "bind it" in script
     assert library == "prog needs libgone.so.77, which this machine doesn't have (prog)"
     assert program.startswith("no-such-program is not on this machine, or not on PATH: write its full path, or '?'")
     assert plugins == "there are no plugins in none: correct 'plugins', or write '?' before it if they may be missing"
@@ -81,12 +80,6 @@ def test_cut_files_are_refused(make, length):
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(NotElfError):
         Elf.read(str(path))
-
-
-def test_a_script_is_no_program_for_a_loader(tmp_path):
-    """K-03: the message says what to do with it."""
-    script = write_program(tmp_path / "script", "#!/bin/sh\n")
-    assert "bind it" in HostPrograms(Loader(), [str(script)]).problems[0]
 
 
 def test_what_may_be_missing(make, tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import yaml
-from ebsif.catalog import reading, selection, site, stages
+from ebsif.catalog import reading, site, stages
 from ebsif.migrate import catalogfile, easyconfigfile, recipe, shellcommands
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
@@ -572,15 +572,6 @@ def test_two_easyconfigs_for_one_module(lumi, tmp_path):
     found, made = imported([written(tmp_path, *one) for one in texts.items()], tmp_path, lumi)
     assert f"renamed {fact['easyconfig']}, after the module" in found[1].data
     assert len(rendering.render_all(made, tmp_path, made)[1]) == 2
-
-
-def test_components_have_normalised_names(lumi, tmp_path):
-    """Admin section 2: `list --has flash-attn` finds what was imported."""
-    facts = [fact for fact in FACTS if "flashattention" in fact["components"]]
-    paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
-    _, made = imported(paths, tmp_path, lumi)
-    assert all(selection.satisfies(one, selection.parse_requirement("flash-attn>=2")) for one in made)
-    assert not any({"flashattention", "pytorch"} & set(one.components) for one in made)
 
 
 def test_the_command(tmp_path):
