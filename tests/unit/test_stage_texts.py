@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,21 +39,21 @@ def stage(**properties):
 @pytest.mark.parametrize(
     ("properties", "options"),
     [
-        ({"no_build_isolation": True}, ["--no-build-isolation"]),
-        ({"no_deps": True}, ["--no-deps"]),
-        ({"no_binary": ["mpi4py", "h5py"]}, ["--no-binary", "mpi4py,h5py"]),
-        ({"index_url": "https://a/b"}, ["--index-url", "https://a/b"]),
-        ({"extra_index_url": ["x", "y"]}, ["--extra-index-url", "x", "--extra-index-url", "y"]),
-        ({"find_links": ["/a b"]}, ["--find-links", "/a b"]),
-        ({"options": ["--pre", "--only-binary=:all:"]}, ["--pre", "--only-binary=:all:"]),
-        ({}, []),
+        ({"no_build_isolation": True}, "--no-build-isolation"),
+        ({"no_deps": True}, "--no-deps"),
+        ({"no_binary": ["mpi4py", "h5py"]}, "--no-binary mpi4py,h5py"),
+        ({"index_url": "https://a/b"}, "--index-url https://a/b"),
+        ({"extra_index_url": ["x", "y"]}, "--extra-index-url x --extra-index-url y"),
+        ({"find_links": ["/a b"]}, "--find-links '/a b'"),
+        ({"options": ["--pre", "--only-binary=:all:"]}, "--pre --only-binary=:all:"),
+        ({}, ""),
     ],
 )
 def test_properties_become_options_of_pip(tmp_path, properties, options):
     """Each property becomes one option, its value one word."""
     made = stage(**properties)
     pip, _ = fake_pip(tmp_path)
-    assert pip.build_options(made) + made.pip_options() + made.pip_index_options() == options
+    assert shlex.join(pip.build_options(made) + made.pip_options() + made.pip_index_options()) == options
 
 
 class FakeContainer:
@@ -91,21 +92,9 @@ def test_the_log_of_a_stage(tmp_path):
     output, compiled = folder / "packages.txt", folder / "compiled"
 
     def run(text, status, *words):
-        done = subprocess.run(
-            [
-                "sh",
-                CONTAINER_FILES / "sh/run-logged.sh",
-                log,
-                *words,
-                "0",
-                sys.executable,
-                "-c",
-                f"import os; os.write(2, {text!r}); os._exit({status})",
-            ],
-            stdout=subprocess.PIPE,
-            check=False,
-            timeout=60,
-        )
+        program = [sys.executable, "-c", f"import os; os.write(2, {text!r}); os._exit({status})"]
+        command = ["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, "0", *program]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=60)
         assert done.stdout == text
         return done.returncode
 
@@ -135,14 +124,10 @@ def test_an_interrupted_stage(tmp_path):
         # a signal that comes just before a sleep doesn't end it
         "import time\nprint('begun', flush=True)\nfor _ in range(6000):\n    time.sleep(0.1)\n"
     )
-    with subprocess.Popen(
-        ["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", "0", sys.executable, "-c", ""],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=heed_signals,
-        text=True,
-    ) as process:
+    logged = CONTAINER_FILES / "sh/run-logged.sh"
+    command = ["sh", logged, tmp_path / "log", tmp_path, "2", "0", sys.executable, "-c", ""]
+    ends = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, start_new_session=True, preexec_fn=heed_signals, **ends) as process:
         assert process.stdout.readline() == "begun\n"
         os.killpg(process.pid, signal.SIGINT)
         # it ends when no process has it open any more
@@ -179,11 +164,8 @@ def check_stage(site_name, stage_name, folder):
     record = reading.read(site.read(site_name), site.SITES / site_name)[0]
     (properties,) = [one.properties for one in record.stages if one.name == stage_name]
     environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder)}
-    return [
-        command
-        for command in stage(**properties).verify
-        if subprocess.run([*pip.BASH, command], env=environment, check=False).returncode
-    ]
+    commands = stage(**properties).verify
+    return [one for one in commands if subprocess.run([*pip.BASH, one], env=environment, check=False).returncode]
 
 
 @pytest.mark.parametrize(
@@ -226,12 +208,6 @@ def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
     failed = check_stage(site_name, "torch", tmp_path)
     assert len(failed) == (0 if mpi else 1)
     assert all("is_mpi_available" in command for command in failed)
-
-
-def test_stages_keep_their_order():
-    """S000-21: stages are installed in the order of the list."""
-    stages = PipStage.from_parameter([{"name": name} for name in ("c", "a", "b")])
-    assert [made.name for made in stages] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -514,13 +490,11 @@ def test_the_image_and_earlier_versions_are_told_apart():
 
 def test_constraints_of_the_person_are_not_of_the_image():
     """57-h1.4: what a file of constraints (-c) keeps isn't in the image, and can't be replaced there."""
-    output = "    The user requested mine==2\n    The user requested (constraint) mine==1\n"
-    text = Diagnosis(output, image={"numpy"}).text()
+    output = "    The user requested {0}==2\n    The user requested (constraint) {0}==1\n"
+    text = Diagnosis(output.format("mine"), image={"numpy"}).text()
     assert text == "mine==1 is a constraint of the requirements (-c), but: you ask for mine==2. Change one of them"
-    assert (
-        "hello==1.0 of the image can't be replaced"
-        in Diagnosis(output.replace("mine==1", "hello==1.0").replace("mine==2", "hello==2"), image={"hello"}).text()
-    )
+    text = Diagnosis(output.format("hello"), image={"hello"}).text()
+    assert "hello==1 of the image can't be replaced" in text
 
 
 @pytest.mark.parametrize(
@@ -534,37 +508,11 @@ def test_a_library_for_other_gpu_software_is_explained(library, kind):
 
 
 VERSIONS = [
-    "1",
-    "1.16.0",
-    "2026.1.1",
-    "1!2.0",
-    "v1.0",
-    "1.0a1",
-    "1.0.alpha-2",
-    "1.0c1",
-    "1.0rc",
-    "1.0-1",
-    "1.0.post2",
-    "1.0-r3",
-    "1.0.dev3",
-    "1.0b2.post3.dev4+x.1",
-    "2.7.1+rocm6.2.4.git1_2",
-    "1.0+ubuntu-1",
-    "1.16.0-unknown",
-    "2.22.1ubuntu1",
-    "1.0+",
-    "1.0_",
-    "1..0",
-    "",
-    "unknown",
-    "1.0 beta",
-    "1.0\n",
-    "1.0;x",
-    "1.0,<2",
-    "1.*",
-    "=1.0",
-    "1.0+a..b",
-    "1.0 ",
+    *("1", "1.16.0", "2026.1.1", "1!2.0", "v1.0", "1.0a1", "1.0.alpha-2", "1.0c1", "1.0rc", "1.0-1", "1.0.post2"),
+    *("1.0-r3", "1.0.dev3", "1.0b2.post3.dev4+x.1", "2.7.1+rocm6.2.4.git1_2", "1.0+ubuntu-1"),
+    # not those of other packagers
+    *("1.16.0-unknown", "2.22.1ubuntu1", "1.0+", "1.0_", "1..0", "", "unknown", "1.0 beta", "1.0\n", "1.0;x"),
+    *("1.0,<2", "1.*", "=1.0", "1.0+a..b", "1.0 "),
 ]
 NAMES = ["a", "A-b.c_d", "1", "-a", "a-", "a b", "a[b]", "a\n", "\xe4"]
 
@@ -597,17 +545,16 @@ def test_constraints_are_valid_for_pip():
 )
 def test_directories_without_metadata(tmp_path, python):
     """defects B13: without METADATA Python 3.14 finds no metadata, and 3.15 raises an exception."""
-    for name, text in [
-        ("whole-1.0", "Name: whole\nVersion: 1.0\n"),
+    for name, content in (
+        ("whole-1.0", b"Name: whole\nVersion: 1.0\n"),
         ("empty-1.0", None),
-        ("odd-1.0", "Name: odd\n"),
-        ("nameless-1.0", "Version: 1.0\n"),
-    ]:
+        ("odd-1.0", b"Name: odd\n"),
+        ("nameless-1.0", b"Version: 1.0\n"),
+        ("binary-1.0", b"Name: \xff\n"),
+    ):
         (tmp_path / f"{name}.dist-info").mkdir()
-        if text:
-            (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
-    (tmp_path / "binary-1.0.dist-info").mkdir()
-    (tmp_path / "binary-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
+        if content:
+            (tmp_path / f"{name}.dist-info" / "METADATA").write_bytes(content)
     newer = "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n"
     newer += f"old = m.PathDistribution.metadata.fget\n{python}\n"
     said = installed_packages(tmp_path, newer)
@@ -637,28 +584,17 @@ def test_packages_for_other_gpu_software_are_reported(torch, name, version, wron
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("kind", "names"),
     [
-        ("jax-cuda12-plugin", "cuda"),
-        ("nvidia-nccl-cu12", "cuda"),
-        ("nvidia-cublas", "cuda"),
-        ("nvidia-cuda-runtime", "cuda"),
-        ("cudf-cu12", "cuda"),
-        ("cuda-bindings", "cuda"),
-        ("jax-rocm7-plugin", "rocm"),
-        ("cupy-rocm-5-0", "rocm"),
-        ("pytorch-triton-rocm", "rocm"),
-        ("amdsmi", "rocm"),
+        ("cuda", "jax-cuda12-plugin nvidia-nccl-cu12 nvidia-cublas nvidia-cuda-runtime cudf-cu12 cuda-bindings"),
+        ("rocm", "jax-rocm7-plugin cupy-rocm-5-0 pytorch-triton-rocm amdsmi"),
         # these work without CUDA
-        ("nvidia-ml-py", None),
-        ("nvidia-modelopt", None),
-        ("cuda-checkpoint", None),
-        ("jax", None),
-        ("einops", None),
+        (None, "nvidia-ml-py nvidia-modelopt cuda-checkpoint jax einops"),
     ],
 )
-def test_what_a_package_is_built_for(name, kind):
+def test_what_a_package_is_built_for(kind, names):
     """I-04, S002-19: the packages of CUDA and ROCm, by name; XGBoost needs NCCL on every machine, and works without."""
-    assert built_for(name, "1.0") == kind
-    assert built_for(name, "1.0+cpu") == "cpu"
-    assert built_for(name, "1.0", {"xgboost"}) == (None if name == "nvidia-nccl-cu12" else kind)
+    for name in names.split():
+        assert built_for(name, "1.0") == kind, name
+        assert built_for(name, "1.0+cpu") == "cpu"
+        assert built_for(name, "1.0", {"xgboost"}) == (None if name == "nvidia-nccl-cu12" else kind)
