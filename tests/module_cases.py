@@ -51,6 +51,11 @@ def own(name, path, *files, mounted="", said=""):
     )
 
 
+def named(name, folder):
+    """Return a case with a directory whose name has characters that mean something elsewhere."""
+    return own(name, f"{{here}}/{folder}", f"{folder}/user-software/", mounted=f"{{here}}/{folder}/user-software")
+
+
 def odd(name, folder):
     """Return a case with a directory whose name can't be in a bind."""
     return own(name, f"{{here}}/{folder}", f"{folder}/user-software/")
@@ -58,62 +63,30 @@ def odd(name, folder):
 
 def lists(name, apptainer, singularity, loaded):
     """Return a case with lists of the person's for each runtime, and what follows for both."""
-    own = {
-        f"{runtime}_BINDPATH": value
-        for runtime, value in (("APPTAINER", apptainer), ("SINGULARITY", singularity))
-        if value
-    }
-    return Case(f"lists: {name}", own, loaded=dict(zip(("APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"), loaded)))
+    binds = {"APPTAINER_BINDPATH": apptainer, "SINGULARITY_BINDPATH": singularity}
+    own = {variable: value for variable, value in binds.items() if value}
+    return Case(f"lists: {name}", own, loaded=dict(zip(binds, loaded)))
 
 
 BINDS = "{root}/share/ebsif/module.conf:/share/ebsif/module.conf:ro"
 VALUES = (
-    "x",
-    "\u00e9 \u4e2d",
-    "a  b",
-    'it\'s "quoted"',
-    "$HOME ${HOME} $(id) `id`",
-    "{braces} [id] ;",
-    "a\\b\\",
-    "\\",
-    "&",
-    "100%",
-    "a,b:c",
-    "--",
-    "]==]",
-    "a\\nb",
-    "\u2028",
+    *("x", "\u00e9 \u4e2d", "a  b", 'it\'s "quoted"', "$HOME ${HOME} $(id) `id`", "{braces} [id] ;", "a\\b\\", "\\"),
+    *("&", "100%", "a,b:c", "--", "]==]", "a\\nb", "\u2028"),
 )
 OWN = "{here}/own"
+FILE_AND_DIRECTORY = ("own/user-software.squashfs", "own/user-software/")
 CASES = [
     Case("nothing special", loaded={"SIF": "{root}/image.sif", "CONTAINERROOT": "{root}", USER_SOFTWARE: ""}),
     # wing D5: which directories for user software
     own("a directory", OWN, "own/user-software/", mounted=f"{OWN}/user-software"),
     own("a file", OWN, "own/user-software.squashfs", mounted=f"{OWN}/user-software.squashfs"),
-    own(
-        "both",
-        OWN,
-        "own/user-software.squashfs",
-        "own/user-software/",
-        mounted=f"{OWN}/user-software.squashfs",
-        said=BOTH,
-    ),
+    own("both", OWN, *FILE_AND_DIRECTORY, mounted=f"{OWN}/user-software.squashfs", said=BOTH),
     own("empty, so that the module's is used", OWN, "own/", "software/user-software/", mounted="{root}/user-software"),
     own("another spelling", "{here}/././/own/.//", "own/user-software/", mounted=f"{OWN}/user-software"),
-    own("blanks", "{here}/my own ", "my own /user-software/", mounted="{here}/my own /user-software"),
-    own("a comma and a colon", "{here}/a,b:c", "a,b:c/user-software/", mounted="{here}/a,b:c/user-software"),
-    own(
-        "shell",
-        "{here}/$(id)`id`;&*?[x]{{}}'\"\\x",
-        "$(id)`id`;&*?[x]{{}}'\"\\x/user-software/",
-        mounted="{here}/$(id)`id`;&*?[x]{{}}'\"\\x/user-software",
-    ),
-    own(
-        "none of ASCII",
-        "{here}/\u00e9\u3000,\u2028\u0085",
-        "\u00e9\u3000,\u2028\u0085/user-software/",
-        mounted="{here}/\u00e9\u3000,\u2028\u0085/user-software",
-    ),
+    named("blanks", "my own "),
+    named("a comma and a colon", "a,b:c"),
+    named("shell", "$(id)`id`;&*?[x]{{}}'\"\\x"),
+    named("none of ASCII", "\u00e9\u3000,\u2028\u0085"),
     own("relative", "own", "own/user-software/"),
     own("missing", OWN),
     own("no directory", OWN, "own"),

@@ -124,32 +124,14 @@ class Cluster:
     @as_root()
     def start_node(self, name):
         """Start the daemon of a node."""
-        self.nodes[name] = self.daemon(
-            "unshare",
-            "--mount",
-            "--propagation",
-            "slave",
-            "sh",
-            "-c",
-            WITH_LOCAL,
-            "sh",
-            self.local,
-            "slurmd",
-            "-D",
-            "-f",
-            self.configuration,
-            "-N",
-            name,
-        )
+        own = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_LOCAL, "sh", self.local]
+        self.nodes[name] = self.daemon(*own, "slurmd", "-D", "-f", self.configuration, "-N", name)
 
     @as_root()
     def on(self, name, *command):
         """Return the output of a command that sees the files of a node."""
-        return printed(
-            ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)],
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        )
+        command = ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)]
+        return printed(command, stdin=subprocess.DEVNULL, timeout=300)
 
     @as_root()
     def kill_node(self, name, ranks):
@@ -203,36 +185,17 @@ class Cluster:
         for path in (place, place / "key"):
             shutil.chown(path, "munge", "munge")
         # below a directory of the account that runs the tests, which it would refuse
-        self.daemon(
-            "munged",
-            "--force",
-            "--foreground",
-            f"--socket={place}/socket",
-            f"--key-file={place}/key",
-            f"--pid-file={place}/pid",
-            f"--log-file={place}/log",
-            f"--seed-file={place}/seed",
-            account="munge",
-        )
+        files = [f"--{name}-file={place}/{name}" for name in ("key", "pid", "log", "seed")]
+        self.daemon("munged", "--force", "--foreground", f"--socket={place}/socket", *files, account="munge")
         self.wait_for((place / "socket").exists)
 
     def daemon(self, *command, account="root"):
         """Start a daemon in the foreground, so that it can be stopped as a child process."""
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
         with (self.place / "daemons.log").open("a") as log:
-            self.processes.append(
-                subprocess.Popen(
-                    [str(word) for word in command],
-                    env={"PATH": path},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    user=account,
-                    group=account,
-                    extra_groups=[],
-                )
-            )
+            options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
+            options |= {"user": account, "group": account, "extra_groups": []}
+            self.processes.append(subprocess.Popen([str(word) for word in command], env={"PATH": path}, **options))
         return self.processes[-1]
 
     def wait_for(self, condition, seconds=300):

@@ -54,17 +54,8 @@ def places(tmp_path):
 
 def test_what_comes_first_in_a_lock():
     """Docs F5: module, image and versions; then the rest by name."""
-    record = Record.parse(
-        json.dumps(
-            {
-                "artifacts": {},
-                "image": {"file": "a.sif"},
-                "module": {"name": "A"},
-                "stages": [],
-                "versions": {"ebsif": "1"},
-            }
-        )
-    )
+    parts = {"module": {"name": "A"}, "stages": [], "versions": {"ebsif": "1"}}
+    record = Record.parse(json.dumps({"artifacts": {}, "image": {"file": "a.sif"}, **parts}))
     keys = list(json.loads(record.text))
     assert keys[:3] == ["module", "image", "versions"] and keys[3:] == sorted(keys[3:])
     assert Record.parse(record.text).text == record.text
@@ -72,16 +63,14 @@ def test_what_comes_first_in_a_lock():
 
 def test_differences(places, ebsif):
     """S000-18, S000-12: compare two installations: packages added, removed, changed; image; masks; local files."""
-    assert sorted(ebsif("diff", *places, status=1).out.splitlines()) == sorted(
-        [
-            f"~ image sha256 {SHA256} -> 2",
-            "~ image package torch 2.0+cpu -> 2.1+cpu",
-            "- package gone 3",
-            "+ package new 1",
-            '+ mask /opt/x/* {"paths": ["/opt/x/a"]}',
-            "+ local file /w/new.whl 3",
-        ]
-    )
+    assert set(ebsif("diff", *places, status=1).out.splitlines()) == {
+        f"~ image sha256 {SHA256} -> 2",
+        "~ image package torch 2.0+cpu -> 2.1+cpu",
+        "- package gone 3",
+        "+ package new 1",
+        '+ mask /opt/x/* {"paths": ["/opt/x/a"]}',
+        "+ local file /w/new.whl 3",
+    }
     changes = json.loads(ebsif("diff", *places, "--json", status=1).out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
     assert ebsif("diff", places[0], places[0]).out == "no differences\n"
@@ -129,10 +118,8 @@ def test_a_file_with_other_content_stays(places, tmp_path, ebsif):
     assert main(words) == main(words) == 0
     text = path.read_text()
     path.write_text(text + "mine")
-    assert (
-        "lock.json exists already, with different content: choose another name, or replace it with --overwrite"
-        in ebsif(*words, status=3).err
-    )
+    said = ebsif(*words, status=3).err
+    assert "exists already, with different content: choose another name, or replace it with --overwrite" in said
     assert path.read_text() == text + "mine"
     assert main([*words, "--overwrite"]) == 0
     assert path.read_text() == text
@@ -151,17 +138,11 @@ def test_all_kinds_of_packages_are_in_the_bill_of_materials():
     text = bill_of_materials(Record.from_content(record), 0)
     assert problem(text) is None
     content = json.loads(text)
-    names = {component["bom-ref"] for component in content["components"]}
-    assert names == {
-        "image",
-        "image:numpy@1.0",
-        "image:torch@2.0+cpu",
-        "image:rpm:glibc@2.38-1",
-        "image:seen@9",
-        "/opt/conda:conda:numpy@1.0",
-        "user-software:einops@1",
-        "user-software:gone@3",
-    }
+    names = [component["bom-ref"] for component in content["components"]]
+    assert " ".join(sorted(names)) == (
+        "/opt/conda:conda:numpy@1.0 image image:numpy@1.0 image:rpm:glibc@2.38-1 image:seen@9 image:torch@2.0+cpu "
+        "user-software:einops@1 user-software:gone@3"
+    )
     properties = [(one["name"], one["value"]) for one in content["components"][0]["properties"]]
     signed = [("ebsif:signed-by", "AB12"), ("ebsif:signed-by", "unknown")]
     assert properties == [("ebsif:source", "/a.sif"), *signed, ("ebsif:label:org.x", "1")]
@@ -243,15 +224,13 @@ def test_files_that_are_no_records(places, tmp_path, ebsif, content, expected):
         assert expected in printed.err
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        os.mkfifo,
-        lambda path: path.symlink_to("/dev/zero"),
-        Path.mkdir,
-        lambda path: (path.touch(), os.truncate(path, 2**40)),
-    ],
-)
+def huge(path):
+    """Make a file of a terabyte."""
+    path.touch()
+    os.truncate(path, 2**40)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir, huge])
 def test_records_without_end(eb_prefix, capsys, ebsif, make):
     """P-06, security 8: a record, or an easyconfig, that is a pipe, a device or huge is damaged, and nobody waits."""
     root = eb_prefix.install(MINE)
@@ -273,14 +252,8 @@ def test_records_with_sequences_for_terminals(eb_prefix, capsys):
     record = {"image": image, "venv_packages": [f"{bad}==1"], "stages": [stage]}
     root = eb_prefix.install(MINE, **record)
     eb_prefix.install(BASE)
-    for command in (
-        ["show", MINE],
-        ["diff", MINE, str(root)],
-        ["diff", BASE, MINE],
-        ["installed", "--has", "x"],
-        ["installed"],
-        ["list", "--mine"],
-    ):
+    commands = (["show", MINE], ["diff", MINE, str(root)], ["diff", BASE, MINE], ["installed", "--has", "x"])
+    for command in (*commands, ["installed"], ["list", "--mine"]):
         main(command)
         printed = capsys.readouterr()
         assert "\x1b" not in printed.out + printed.err and "\x07" not in printed.out + printed.err, command

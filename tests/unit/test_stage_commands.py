@@ -61,14 +61,13 @@ def test_variables_of_modules():
     before = {"PATH": "/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/x"}
     after = {"PATH": "/a $b/bin:/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/a/lib:/x", "CC": "cc"}
     after["PYTHONPATH"] = "/p"
+    searched = {
+        "PREPEND_PATH": "/env/bin:/a \\$b/bin",
+        "LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
+    }
     assert host_variables(before, after, ["/env/bin"]) == {
-        "PATH": after["PATH"],
-        "LD_LIBRARY_PATH": "/a/lib:/x",
-        "CC": "cc",
-        "APPTAINERENV_PREPEND_PATH": "/env/bin:/a \\$b/bin",
-        "SINGULARITYENV_PREPEND_PATH": "/env/bin:/a \\$b/bin",
-        "APPTAINERENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
-        "SINGULARITYENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
+        **{name: after[name] for name in ("PATH", "LD_LIBRARY_PATH", "CC")},
+        **{f"{runtime}ENV_{name}": searched[name] for runtime in ("APPTAINER", "SINGULARITY") for name in searched},
     }
     assert host_variables(before, before, []) == {}
     # K-01: libraries of the host come first; no part of the path is empty
@@ -123,6 +122,11 @@ def test_the_number_of_requirements(tmp_path, monkeypatch, capsys, text, said):
     assert said in capsys.readouterr().out
 
 
+def item(name, **download):
+    """Return what pip reports of a package that it has installed."""
+    return {"metadata": {"name": name, "version": "1.0"}, "download_info": download}
+
+
 def fill_wheelhouse(pip, stage, items, **more):
     """Fill a wheelhouse after pip has reported these items, with more packages; return the lines that pip gets."""
     report = Path(pip.folder(stage)) / "report.json"
@@ -137,17 +141,9 @@ def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypat
     monkeypatch.setenv("TOKEN", "secret")
     line = "private @ https://${TOKEN}@example.org/private-1.0-py3-none-any.whl"
     pip, stage = RecordedPip(tmp_path), stage_of(line, "einops")
-    items = [
-        {
-            "metadata": {"name": name, "version": "1.0"},
-            "download_info": {
-                "url": f"https://example.org/{name}-1.0-py3-none-any.whl",
-                "archive_info": {"hashes": {"sha256": "0" * 64}},
-            },
-        }
-        for name in ("private", "einops")
-    ]
-    lines = fill_wheelhouse(pip, stage, items)
+    archive = {"hashes": {"sha256": "0" * 64}}
+    urls = {name: f"https://example.org/{name}-1.0-py3-none-any.whl" for name in ("private", "einops")}
+    lines = fill_wheelhouse(pip, stage, [item(name, url=url, archive_info=archive) for name, url in urls.items()])
     assert lines == [f"einops @ https://example.org/einops-1.0-py3-none-any.whl#sha256={'0' * 64}", line]
     (command,) = pip.commands
     assert command[:2] == ["wheel", "--no-deps"] and "secret" not in " ".join(command)
@@ -156,16 +152,8 @@ def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypat
 def test_a_wheelhouse_gets_what_was_installed(configuration, tmp_path, monkeypatch):
     """S003-10: the wheels are of the commits and directories from which pip has installed; else of the versions."""
     monkeypatch.setenv(FILL_VARIABLE, str(tmp_path / "wheels"))
-    items = [
-        {
-            "metadata": {"name": "cloned"},
-            "download_info": {
-                "url": "https://example.org/x.git",
-                "vcs_info": {"vcs": "git", "commit_id": "f00"},
-                "subdirectory": "s",
-            },
-        },
-        {"metadata": {"name": "local"}, "download_info": {"url": "file:///a/x", "dir_info": {}}},
-    ]
+    commit = {"vcs": "git", "commit_id": "f00"}
+    cloned = item("cloned", url="https://example.org/x.git", vcs_info=commit, subdirectory="s")
+    items = [cloned, item("local", url="file:///a/x", dir_info={})]
     lines = fill_wheelhouse(RecordedPip(tmp_path), stage_of("cloned", "/a/x"), items, earlier="3.0")
     assert lines == ["cloned @ git+https://example.org/x.git@f00#subdirectory=s", "earlier==3.0", "local @ file:///a/x"]

@@ -66,16 +66,9 @@ def test_mypy_finds_misspelled_names(tmp_path):
         text = (tmp_path / file).read_text()
         assert right in text, (file, right)
         (tmp_path / file).write_text(text.replace(right, wrong, 1))
-    found = attempt(
-        [
-            BIN / "mypy",
-            f"--config-file={CHECKOUT}/pyproject.toml",
-            f"--cache-dir={tmp_path}/cache",
-            "easyblocks/generic",
-            *sorted({file for file, _, _ in MISSPELLED if file.startswith("generator/")}),
-        ],
-        cwd=tmp_path,
-    ).stdout
+    options = [f"--config-file={CHECKOUT}/pyproject.toml", f"--cache-dir={tmp_path}/cache"]
+    files = sorted({file for file, _, _ in MISSPELLED if file.startswith("generator/")})
+    found = attempt([BIN / "mypy", *options, "easyblocks/generic", *files], cwd=tmp_path).stdout
     errors = re.findall(r'^((?:easyblocks|generator)/.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
     assert sorted(errors) == sorted((file, re.findall(r"\w+", wrong)[-1]) for file, _, wrong in MISSPELLED), found
 
@@ -83,22 +76,12 @@ def test_mypy_finds_misspelled_names(tmp_path):
 def test_the_stubs_say_what_easybuild_has(tmp_path):
     """C-01: what mypy knows of EasyBuild (tests/stubs) is what is installed: names, kinds and arguments of methods."""
     stubs = CHECKOUT / "tests/stubs"
-    modules = [
-        str(path.relative_to(stubs).with_suffix("")).replace(os.sep, ".")
-        for path in stubs.rglob("*.pyi")
-        if path.stem != "__init__"
-    ]
+    paths = [path.relative_to(stubs).with_suffix("") for path in stubs.rglob("*.pyi") if path.stem != "__init__"]
+    modules = [str(path).replace(os.sep, ".") for path in paths]
     assert modules
     # it keeps a cache where it runs
-    check(
-        "env",
-        f"--chdir={tmp_path}",
-        f"MYPYPATH={stubs}",
-        BIN / "stubtest",
-        "--ignore-missing-stub",
-        "--concise",
-        *modules,
-    )
+    environment = ["env", f"--chdir={tmp_path}", f"MYPYPATH={stubs}"]
+    check(*environment, BIN / "stubtest", "--ignore-missing-stub", "--concise", *modules)
 
 
 def test_ends_of_lines_and_files():
@@ -113,15 +96,8 @@ def test_ends_of_lines_and_files():
 def test_easyblocks_run_on_python_3_6():
     """They support EasyBuild's oldest Python, and import only EasyBuild and the standard library."""
     # what runs in images, too
-    check(
-        BIN / "vermin",
-        "-t=3.6-",
-        "--violations",
-        "--no-tips",
-        "easyblocks",
-        "generator/ebsif/installed/health/programs",
-        "generator/ebsif/publish/reframe/files/programs",
-    )
+    programs = [f"generator/ebsif/{folder}/programs" for folder in ("installed/health", "publish/reframe/files")]
+    check(BIN / "vermin", "-t=3.6-", "--violations", "--no-tips", "easyblocks", *programs)
     imports = set()
     for path in (CHECKOUT / "easyblocks").rglob("*.py"):
         imports |= set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
@@ -155,29 +131,12 @@ def test_a_fresh_clone_is_complete():
 def test_the_project_has_no_files_of_experiments():
     """Files that somebody made to try something, committed by accident, would come with every clone."""
     names = printed(["git", "ls-files"], cwd=CHECKOUT)
-    assert {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")} == {
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "CODE_OF_CONDUCT.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-        "MAINTAINERS.md",
-        "MANIFEST.in",
-        "Makefile",
-        "README.md",
-        "SECURITY.md",
-        "action.yml",
-        "codemeta.json",
-        "docs",
-        "easyblocks",
-        "easyconfigs",
-        "generator",
-        "pyproject.toml",
-        "scripts",
-        "setup.py",
-        "tests",
-        "tools",
-    }
+    there = {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")}
+    assert " ".join(sorted(there)) == (
+        "CHANGELOG.md CITATION.cff CODE_OF_CONDUCT.md CONTRIBUTING.md LICENSE MAINTAINERS.md MANIFEST.in Makefile "
+        "README.md SECURITY.md action.yml codemeta.json docs easyblocks easyconfigs generator pyproject.toml scripts "
+        "setup.py tests tools"
+    )
 
 
 def test_the_readme_names_only_what_exists():
