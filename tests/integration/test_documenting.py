@@ -47,7 +47,7 @@ def some_of(containers):
     """Return the oldest containers with all components in all versions, and those with pages that tests read."""
     chosen, seen = [], set()
     for one in sorted(containers, key=lambda one: (one.date or "", one.full_version)):
-        components = set(selection.components_of(one).items())
+        components = set(one.versions.items())
         read = one.module.startswith(("PyTorch/2.6.0-", "PyTorch/2.7.0-", "TensorFlow/2.11.1-", "Odd/"))
         if read or components - seen:
             chosen.append(one)
@@ -258,7 +258,7 @@ def test_the_table_agrees_with_list(browser, pages):
     conditions = {
         (name, version)
         for one in containers
-        for name, version in selection.components_of(one).items()
+        for name, version in one.versions.items()
         if version[0].isdigit() and "+" not in version
     }
     assert len(conditions) > 60

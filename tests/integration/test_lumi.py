@@ -103,7 +103,7 @@ def test_the_record(fact, containers):
     assert bool(container.venv) == fact["user_software_venv"]
     assert container.requirements == fact["requirements"]
     assert set(fact["conflicts"]) <= set(container.site.conflicts)
-    inside = selection.components_of(container)
+    inside = container.versions
     inside.update(torch=inside.get("pytorch"), python_mm=container.python)
     for name, version in fact["components"].items():
         if name == "rocm" and "-noRocm-" in fact["versionsuffix"]:
@@ -390,7 +390,7 @@ def test_nothing_of_the_recipes_is_lost(containers):
 
 def lost(facts, container):
     """Yield the field and the name of each fact that the catalog lacks, or has in another way."""
-    inside = {**selection.components_of(container), **container.image_packages}
+    inside = {**container.versions, **container.image_packages}
     for name, versions in facts.get("stated", {}).items():
         if versions != [inside.get(name)]:
             yield "stated", name

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import yaml
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog import merge
 from ebsif.catalog.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
@@ -79,6 +80,17 @@ class Container(ContainerRecord):
         for field in ("variant", "label"):
             fields[field] = f"-{getattr(self, field)}" if getattr(self, field) else ""
         return fields
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of its components, itself included, by normalized name."""
+        found = {normal_name(name): version for name, version in self.components.items()}
+        found[normal_name(self.name)] = self.version
+        if self.package:
+            found[normal_name(self.package)] = self.version
+        if self.python:
+            found["python"] = self.python
+        return found
 
     def fill(self, text: str) -> str:
         """Return a text with placeholders replaced: {rocm} by 6.2.4, {rocm!dotless} by 624, or raise an error."""

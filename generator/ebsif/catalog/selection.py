@@ -27,17 +27,6 @@ class UnknownNameError(CatalogError):
     """No container has this name; the message lists the known ones."""
 
 
-def components_of(container: Container) -> dict[str, str]:
-    """Return the components of a container, itself included: versions by normalized name."""
-    found = {normal_name(name): version for name, version in container.components.items()}
-    found[normal_name(container.name)] = container.version
-    if container.package:
-        found[normal_name(container.package)] = container.version
-    if container.python:
-        found["python"] = container.python
-    return found
-
-
 def parse_requirement(text: str) -> "Requirement":
     """Return a requirement such as ``vllm>=0.8``; raise CatalogError if the text is none."""
     from packaging.requirements import InvalidRequirement, Requirement
@@ -52,7 +41,7 @@ def parse_requirement(text: str) -> "Requirement":
 
 def satisfies(container: Container, requirement: "Requirement") -> bool:
     """Return whether a container satisfies a requirement; pre-releases count."""
-    version, specifier = components_of(container).get(normal_name(requirement.name)), requirement.specifier
+    version, specifier = container.versions.get(normal_name(requirement.name)), requirement.specifier
     if version and specifier and SNAPSHOT.fullmatch(version) and not re.search(r"\d{8}", str(specifier)):
         # the date of a build: which version that is, is unknown
         return False
@@ -95,7 +84,7 @@ def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> 
             if satisfies(one, requirement) or satisfies(one, package) or has_keyword(one, requirement)
         }
         sure &= found
-        unsure &= found | {one for one in known if name not in components_of(one) and has_keyword(one, keyword)}
+        unsure &= found | {one for one in known if name not in one.versions and has_keyword(one, keyword)}
     return [one for one in known if one in sure], [one for one in known if one in unsure - sure]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ebsif.catalog.container import Container
-from ebsif.catalog.selection import SNAPSHOT, components_of
+from ebsif.catalog.selection import SNAPSHOT
 
 
 def format_components(container: Container) -> str:
@@ -26,6 +26,6 @@ def as_data(container: Container) -> dict[str, Any]:
         "easyconfig": container.easyconfig_name,
         "file": container.file_name,
         "site": container.site.name,
-        "components": components_of(container),
+        "components": container.versions,
         "archived": bool(container.archived),
     }

@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from ebsif.catalog.container import Container
 from ebsif.catalog.guess.programs import missing_programs
 from ebsif.catalog.guess.versionguess import packages_of
-from ebsif.catalog.selection import SNAPSHOT, components_of
+from ebsif.catalog.selection import SNAPSHOT
 from ebsif.check.records import Creator
 from ebsif.files import is_there
 from ebsif.images import inspection
@@ -90,7 +90,7 @@ def wrong_components(container: Container, found: Inspection) -> Iterator[str]:
         checked.add(normal_name(container.name))
     # requirements may add packages, or replace those of the image
     there = {**({} if container.requirements else packages_of(found)), **found.components}
-    for name, recorded in components_of(container).items():
+    for name, recorded in container.versions.items():
         version = there.get(name)
         if version and name not in checked and not SNAPSHOT.fullmatch(recorded) and not is_version(version, recorded):
             yield f"{name} {version}, not {recorded}"

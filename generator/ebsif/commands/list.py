@@ -133,7 +133,7 @@ def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Con
     if asked and sites and not {"none", asked[0]} & set(sites.values()):
         here = " and ".join(GPU_KINDS[kind].title for kind in dict.fromkeys(sites.values()))
         return f"the GPUs of {', '.join(sites)} don't use {GPU_KINDS[asked[0]].title}: the containers have {here}"
-    known = {word for one in containers for word in (*selection.components_of(one), *map(normal_name, one.keywords))}
+    known = {word for one in containers for word in (*one.versions, *map(normal_name, one.keywords))}
     similar = [did_you_mean(normal_name(one.name), known) for one in wanted if normal_name(one.name) not in known]
     advice = "; the catalog lists the main components only (`ebsif extend CONTAINER --add NAME` adds a Python package)"
     return f"no container is known to have {', '.join(texts)}{next(filter(None, similar), advice)}"
@@ -141,7 +141,7 @@ def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Con
 
 def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:
     """Return what was asked for and the container has in a version that isn't recorded."""
-    unknown = {normal_name(one.name) for one in wanted}.difference(selection.components_of(container))
+    unknown = {normal_name(one.name) for one in wanted}.difference(container.versions)
     return [word for word in container.keywords if normal_name(word) in unknown]
 
 

@@ -281,11 +281,10 @@ def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[
 
 def complete_components(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the names of components of containers that begin with a text."""
-    from ebsif.catalog.selection import components_of
 
     settings = settings_of(parsed_args)
     containers = settings.containers(settings.site())
-    return beginning_with(prefix, (name for one in containers for name in components_of(one)))
+    return beginning_with(prefix, (name for one in containers for name in one.versions))
 
 
 def complete_installed(prefix: str, **_: object) -> list[str]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Optional
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
@@ -55,7 +54,7 @@ class BaseImage:
             python, packages = record.versions.get("python"), record.image_versions
             digest = record.image.sha256 or container.sha256
         else:
-            packages, digest = selection.components_of(container), container.sha256
+            packages, digest = container.versions, container.sha256
             python = packages.pop("python", None)
             # the catalog may say just 3
             python = python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None

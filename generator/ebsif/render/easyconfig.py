@@ -16,7 +16,6 @@ from ebsif.catalog import merge
 from ebsif.catalog.container import CatalogError, Container, ContainerRecordError
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
 from ebsif.catalog.records import WRITTEN_FROM
-from ebsif.catalog.selection import components_of
 from ebsif.catalog.site import Binds, Images
 from ebsif.catalog.stages import as_parameter
 from ebsif.eb.easyconfigtext import header_of_site
@@ -229,7 +228,7 @@ def python_of(container: Container) -> dict[str, str]:
 
 def image_packages(container: Container) -> dict[str, str]:
     """Return the Python packages of the image whose versions are checked at installation, by name."""
-    versions = components_of(container)
+    versions = container.versions
     names = {name: normal_name(name) for name in container.python_packages or []}
     return {**{name: versions[key] for name, key in names.items() if key in versions}, **container.image_packages}
 

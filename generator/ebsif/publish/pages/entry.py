@@ -82,7 +82,7 @@ class Page:
         found: dict[str, Optional[str]] = {}
         for kind in self.packages.values():
             found.update((normal_name(name), version) for name, version in kind.items())
-        found.update(selection.components_of(self.container))
+        found.update(self.container.versions)
         for keyword in map(normal_name, self.container.keywords):
             named = [name for name, label in self.labels.items() if keyword in (name, normal_name(label))]
             for name in named or [keyword]:
@@ -111,7 +111,7 @@ class Page:
         listed = {normal_name(name) for kind in self.packages.values() for name in kind}
         return {
             name: version
-            for name, version in selection.components_of(self.container).items()
+            for name, version in self.container.versions.items()
             if name != normal_name(self.container.name) and name not in listed and re.search(r"\d", version)
         }
 
@@ -233,7 +233,7 @@ def changes(
     before, after = records.get(earlier.module), records.get(container.module)
     components = [
         one
-        for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
+        for one in lock.differences("component", earlier.versions, container.versions)
         if one.name != alias(container)
     ]
     if not (before and after):
@@ -266,5 +266,5 @@ def suffix_parts(container: Container) -> list[str]:
             found.append(part["word"])
         elif part["field"] and part["field"] not in ("date", "version", "name"):
             found.append(container.fill(part[0]).strip("-"))
-    named = tuple(f"{name}-" for name in selection.components_of(container))
+    named = tuple(f"{name}-" for name in container.versions)
     return [part for part in found if part and not part.startswith(named)]
