@@ -240,7 +240,7 @@ class SelfTest:
 
     def serve(self) -> str:
         """Start a server and a program that asks it, in a job; if the image has Ray, both with Ray."""
-        versions = lock.read(Path(self.loaded["CONTAINERROOT"])).image_versions
+        versions = lock.read_record(Path(self.loaded["CONTAINERROOT"])).image_versions
         ray = "ray" in versions and not servers.ray_is_open(versions)
         server = shlex.join(["python", "-c", SERVER, servers.SOCKET])
         self.submit([*(["--launcher", "ray"] if ray else []), "--server", server, "--ready", "/"], CLIENT)

@@ -214,7 +214,7 @@ def test_locks_with_something_missing(tmp_path):
     assert not (tmp_path / "place").exists()
     easyconfig = tmp_path / "x.eb"
     easyconfig.with_suffix(".lock.json").write_text(json.dumps({**RECORD, "image": {"file": "a.sif"}}))
-    assert not repeating.is_same(easyconfig, Record.from_content(RECORD))
+    assert not repeating.is_same(Record.from_content(RECORD), easyconfig)
 
 
 def installed(prefix, text="", **record):

@@ -53,7 +53,7 @@ def run(options: Namespace) -> int:
         return write_easyconfig(options, found)
     if options.name or options.date:
         raise UsageError("--name and --date are for --format eb")
-    record = lock.read(found) if isinstance(found, Path) else current.record_of(found)
+    record = lock.read_record(found) if isinstance(found, Path) else current.record_of(found)
     if not record.is_complete:
         output.note(
             "this module was installed by an earlier version of ebsif: the packages of the image's system and "

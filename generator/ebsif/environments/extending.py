@@ -303,7 +303,8 @@ def typed_lines(wish: Wish, image: KnownImage) -> TypedLines:
     for text in wanted.impossible:
         output.note(text)
     try:
-        lines = typed.joined(wanted.lines, typed.parse(wish.add)) if wish.add else wanted.lines
+        added = typed.parse(wish.add) if wish.add else []
+        lines = typed.joined(wanted.lines, added)
     except WrongLinesError as error:
         lines, wrong = [*wanted.lines, *error.lines], "\n".join(filter(None, [wrong, str(error)]))
     return TypedLines(lines, wrong)

@@ -84,14 +84,14 @@ def repetition(
         repeated(container, record),
         name,
         stages,
-        is_same=lambda path: is_same(path, record),
+        is_same=partial(is_same, record),
         companions={**(more or {}), "lock": writing.lock_beside(text)},
     )
 
 
 def read(path: Path) -> Record:
     """Return the record in a lock file. Raise EbsifError if it can't be read or repeated."""
-    return repeatable(lock.read(path), path)
+    return repeatable(lock.read_record(path), path)
 
 
 def repeatable(record: Record, place: object) -> Record:
@@ -222,14 +222,14 @@ def adapted(container: Container, image: KnownImage, record: Record) -> Containe
     return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more)
 
 
-def is_same(easyconfig: Path, record: Record) -> bool:
+def is_same(record: Record, easyconfig: Path) -> bool:
     """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
 
     def identity(one: Record) -> tuple:
         return one.image.sha256, one.stages, one.venv_packages, one.artifacts, one.venv_name, one.system_layer.requested
 
     places = (easyconfig.parent.parent / RECORD, easyconfig.with_suffix(COPY_SUFFIX))
-    return any(identity(lock.read(place)) == identity(record) for place in places if place.is_file())
+    return any(identity(lock.read_record(place)) == identity(record) for place in places if place.is_file())
 
 
 def check(container: Container, record: Record, stages: Sequence[Stage], request: Request) -> Plan:

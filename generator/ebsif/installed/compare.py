@@ -30,7 +30,11 @@ def facts(found: Found) -> Facts:
     if isinstance(found, Installation):
         return facts_of_installation(found)
     if isinstance(found, Path):
-        return facts_of_parameters(parameters_of(found)) if found.suffix == ".eb" else facts_of_record(lock.read(found))
+        return (
+            facts_of_parameters(parameters_of(found))
+            if found.suffix == ".eb"
+            else facts_of_record(lock.read_record(found))
+        )
     known = facts_of_parameters(easyconfig.parameters(found))
     known["component"] = {**found.components, found.package or normal_name(found.name): found.version}
     if found.python:

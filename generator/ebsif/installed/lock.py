@@ -21,7 +21,7 @@ class ClosedLockError(LockError):
 AGAIN = "get it again: whoever has the module writes it with `ebsif lock` or `ebsif push`"
 
 
-def read(place: Union[str, Path]) -> Record:
+def read_record(place: Union[str, Path]) -> Record:
     """Return the record in an installation directory or a file. Raise LockError if there is none."""
     path = Path(place)
     if path.is_dir():

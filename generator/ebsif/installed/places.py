@@ -53,7 +53,7 @@ class Installation:
     @cached_property
     def record(self) -> lockfile.Record:
         """The record, as written at installation; raise LockError if it can't be read."""
-        return lock.read(self.root)
+        return lock.read_record(self.root)
 
     @cached_property
     def problem(self) -> Optional[lock.LockError]:
@@ -265,7 +265,7 @@ def newest_first(
 
 def of_directory(root: Path) -> Installation:
     """Return the installation in a directory; raise LockError if there is none."""
-    return Installation(root, lock.read(root).module_name or f"{root.parent.name}/{root.name}")
+    return Installation(root, lock.read_record(root).module_name or f"{root.parent.name}/{root.name}")
 
 
 def loaded() -> Optional[Installation]:
