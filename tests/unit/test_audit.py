@@ -46,10 +46,9 @@ def prefix(eb_prefix):
     return eb_prefix
 
 
-def test_modules_with_vulnerabilities(prefix, service, capsys):
+def test_modules_with_vulnerabilities(prefix, service, ebsif):
     """I-08: the modules with an affected version are listed; each version is asked for once; status 1."""
-    assert main(["installed", "--audit"]) == 1
-    said = capsys.readouterr()
+    said = ebsif("installed", "--audit", status=1)
     assert (said.out + said.err).splitlines() == [
         MINE,
         "  numpy 2.0 (image): GHSA-2, no fixed version",
@@ -63,18 +62,15 @@ def test_modules_with_vulnerabilities(prefix, service, capsys):
     # pip-audit takes one version of a package at a time; what isn't a version of Python is in no advisory
     asked = sorted(f"{name} {version}" for call in service for name, version in call.items())
     assert asked == ["einops 0.8.1", "einops 0.8.2", "numpy 2.0", "numpy 2.1", "torch 2.0"]
-    assert main(["installed", "--audit", "--json", str(prefix.software.parent)]) == 1
-    first, _ = json.loads(capsys.readouterr().out)
+    first, _ = json.loads(ebsif("installed", "--audit", "--json", str(prefix.software.parent), status=1).out)
     assert (first["module"], first["package"], first["id"], first["fixed"]) == (MINE, "numpy", "GHSA-2", [])
-    assert main(["installed", "--audit", BASE]) == 0
-    assert capsys.readouterr() == ("", "1 module with 2 packages: no known vulnerabilities\n")
+    assert ebsif("installed", "--audit", BASE) == ("", "1 module with 2 packages: no known vulnerabilities\n")
 
 
-def test_packages_as_they_are_now(prefix, service, capsys):
+def test_packages_as_they_are_now(prefix, service, ebsif):
     """I-08: a package that was added by hand is audited."""
     prefix.add(prefix.software / BASE, "torch", "2.1.3+rocm6.2")
-    assert main(["installed", "--audit", BASE]) == 1
-    said = capsys.readouterr()
+    said = ebsif("installed", "--audit", BASE, status=1)
     assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in said.out
     # it is an extension, too, whose easyconfig says so
     assert said.err.endswith(f"ebsif extend {BASE} --add 'torch>=2.2'\n")
@@ -91,7 +87,7 @@ def test_versions_without_vulnerabilities():
     assert audit.updates(all_found) == {"M/1": ["a>=2.10", "c>=2"]}
 
 
-def test_what_is_not_audited(prefix, service, monkeypatch, capsys):
+def test_what_is_not_audited(prefix, service, monkeypatch, ebsif):
     """
     I-08: a module with a damaged record is named, and the status is 1, although nothing else is found.
 
@@ -104,8 +100,7 @@ def test_what_is_not_audited(prefix, service, monkeypatch, capsys):
     monkeypatch.setattr(places.os, "lstat", lambda path, **how: lstat("/nowhere" if path == closed else path, **how))
     # a module that is named twice is audited once
     modules = [BASE, str(prefix.software / BASE), str(prefix.software)]
-    assert main(["installed", "--audit", *modules]) == 1
-    said = capsys.readouterr()
+    said = ebsif("installed", "--audit", *modules, status=1)
     unread = f"ebsif: not audited: {closed}: can't be read, so what is installed there is unknown: Permission denied\n"
     assert said.err.startswith(f"{unread}2 modules with") and " in /" not in said.out
     shutil.rmtree(prefix.software / MINE)
@@ -113,8 +108,7 @@ def test_what_is_not_audited(prefix, service, monkeypatch, capsys):
     assert main(["installed", "--audit"]) == 0
     prefix.install(MINE)
     (prefix.software / MINE / "share/ebsif/lock.json").write_text("{")
-    assert main(["installed", "--audit"]) == 1
-    said = capsys.readouterr()
+    said = ebsif("installed", "--audit", status=1)
     assert said.err.startswith("ebsif: not audited: ") and said.err.endswith("no known vulnerabilities\n")
 
 
@@ -139,7 +133,7 @@ class Service(http.server.BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
+def test_pip_audit(prefix, tmp_path, monkeypatch, capsys, ebsif):
     """
     I-08: pip-audit asks a service, for all versions of a package and without local labels; status 1.
 
@@ -147,14 +141,13 @@ def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if sys.version_info < (3, 10):  # for which there is only a pip-audit that always asks OSV itself
-        assert main(["installed", "--audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
-        assert "--osv-url needs pip-audit 2.10, which needs Python 3.10" in capsys.readouterr().err
+        said = ebsif("installed", "--audit", "--osv-url", "http://127.0.0.1:9/query", status=3)
+        assert "--osv-url needs pip-audit 2.10, which needs Python 3.10" in said.err
         return
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/query"
-        assert main(["installed", "--audit", "--osv-url", url]) == 1
-        printed = "".join(capsys.readouterr())
+        printed = "".join(ebsif("installed", "--audit", "--osv-url", url, status=1))
         server.shutdown()
     assert "  torch 2.0+cpu (image): PYSEC-2024-6 (CVE-2024-6, GHSA-6), fixed in 2.8\n    torch is bad\n" in printed
     assert "1 finding in 1 module" in printed
@@ -162,30 +155,26 @@ def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
     assert "pip-audit failed" in (said := " ".join(capsys.readouterr().err.split())) and WITHOUT_NETWORK in said
 
 
-def test_a_service_that_knows_no_package(prefix, monkeypatch, capsys):
+def test_a_service_that_knows_no_package(prefix, monkeypatch, ebsif):
     """I-08: a service that has only files, such as a mirror, is an error, not an audit without findings."""
     unknown = []
     monkeypatch.setattr(audit, "from_service", lambda pins, url: ({}, sorted(pins)[len(unknown) :]))
-    assert main(["installed", "--audit"]) == 3
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(ebsif("installed", "--audit", status=3).err.split())
     assert "no answer for any of the 5 packages" in said and WITHOUT_NETWORK in said
     unknown.append("one is known")
-    assert main(["installed", "--audit"]) == 0
-    text = capsys.readouterr()
+    text = ebsif("installed", "--audit")
     assert "no answer from the service for 4 packages" in text.err and "no known vulnerabilities" in text.err
 
 
-def test_without_pip_audit(prefix, monkeypatch, capsys):
+def test_without_pip_audit(prefix, monkeypatch, ebsif):
     """I-08: pip-audit is optional: the message says how to get it, and what works without it."""
     monkeypatch.setitem(sys.modules, "pip_audit", None)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pip_audit" else find_spec(name))
-    assert main(["installed", "--audit"]) == 3
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(ebsif("installed", "--audit", status=3).err.split())
     assert f"run `{sys.executable} -m pip install pip-audit`. " in said and WITHOUT_NETWORK in said
     # with ebsif as a module, of Python that runs eb
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert main(["installed", "--audit"]) == 3
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(ebsif("installed", "--audit", status=3).err.split())
     put = f"run `{sys.executable} -m pip install --target DIRECTORY pip-audit`, and put `PYTHONPATH=DIRECTORY:"
     assert put in said and WITHOUT_NETWORK in said

@@ -275,7 +275,7 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "output"])
-def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsys, break_it):
+def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, ebsif, break_it):
     """Admin 4: unreadable files are findings, too; JSON output stays JSON, and workflows get annotations."""
     settings = place()
     findings(settings)
@@ -292,19 +292,16 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
         record.symlink_to("nowhere")
     else:
         (tmp_path / "out/mine/t/Tool/Tool-1.0-20250101.eb").write_bytes(b"\xff")
-    assert cli.main(["check", *arguments]) == 1
-    text = capsys.readouterr()
+    text = ebsif("check", *arguments, status=1)
     assert text.err.endswith(": 1 error\n")
-    assert cli.main(["check", *arguments, "--json"]) == 1
-    (one,) = json.loads(capsys.readouterr().out)
+    (one,) = json.loads(ebsif("check", *arguments, "--json", status=1).out)
     assert text.out == str(Finding(**{key: value or "" for key, value in one.items()})) + "\n"
     assert one["level"] == "error" and one["path"]
-    assert cli.main(["check", *arguments, "--format", "github"]) == 1
-    assert capsys.readouterr().out.startswith(f"::error file={one['path']},line={one['line']}::")
+    said = ebsif("check", *arguments, "--format", "github", status=1)
+    assert said.out.startswith(f"::error file={one['path']},line={one['line']}::")
     # docs D1: what was typed is no finding
     for number, option in ((1, "no catalog"), (3, "nowhere")):
-        assert cli.main(["check", *arguments[:number], option, *arguments[number + 1 :]]) == 3
-        assert capsys.readouterr().err.startswith("ebsif: ")
+        assert ebsif("check", *arguments[:number], option, *arguments[number + 1 :], status=3).err.startswith("ebsif: ")
 
 
 def test_annotations_are_single_lines():
@@ -314,7 +311,7 @@ def test_annotations_are_single_lines():
     assert str(Finding("error", "", "x\ny")) == "error: x\\ny"
 
 
-def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
+def test_sites_of_ones_own(place, tmp_path, ebsif, monkeypatch):
     """Admin 4: --all-sites means the sites of the catalogs given, each with its own easyconfigs."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
@@ -322,16 +319,14 @@ def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
     # records of one's own for a site of the project
     (tmp_path / "sites/lumi/containers").mkdir(parents=True)
     arguments = ["--catalog", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
-    assert cli.main(["check", "--all-sites", "--quick", *arguments]) == 1
-    said = capsys.readouterr().out.splitlines()
+    said = ebsif("check", "--all-sites", "--quick", *arguments, status=1).out.splitlines()
     # the project's records, which are merged, have no easyconfigs here
     assert said and all("/lumi/" in line for line in said)
     (tmp_path / "sites/lumi/containers").rmdir()
-    assert cli.main(["check", "--all-sites", *arguments]) == 0
-    assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
+    assert ebsif("check", "--all-sites", *arguments).err == "2 containers: nothing is wrong\n"
 
 
-def test_a_repository_with_a_catalog(place, tmp_path, capsys, monkeypatch):
+def test_a_repository_with_a_catalog(place, tmp_path, capsys, ebsif, monkeypatch):
     """I-10: without options its sites are checked, and nothing else, as with --catalog; with --site only that."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("EBSIF_SITE", raising=False)
@@ -342,10 +337,8 @@ def test_a_repository_with_a_catalog(place, tmp_path, capsys, monkeypatch):
     assert cli.main(["check", *output]) == 0
     said = "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
     assert capsys.readouterr().err == said
-    assert cli.main(["check", *output, "--catalog", "."]) == 0
-    assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
-    assert cli.main(["check", *output, "--catalog", ".", "--site", "mine"]) == 0
-    assert capsys.readouterr().err == "1 container: nothing is wrong\n"
+    assert ebsif("check", *output, "--catalog", ".").err == "2 containers: nothing is wrong\n"
+    assert ebsif("check", *output, "--catalog", ".", "--site", "mine").err == "1 container: nothing is wrong\n"
 
 
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
@@ -389,7 +382,7 @@ def test_a_wrong_field_hides_nothing(place):
     assert [line for line, _ in said(HEAD.partition("containers:")[0].replace("tool:", "- a") + "containers: x\n")]
 
 
-def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
+def test_all_files_are_reported(place, tmp_path, ebsif, monkeypatch):
     """Admin 4, F-13: `check` reports the errors in each file of each site, and `list` one of each site, with lines."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
@@ -401,37 +394,33 @@ def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
     arguments = ["--all-sites", "--catalog", str(tmp_path / "sites")]
     places = ["mine/containers/Other.yaml:10: ", "mine/containers/Tool.yaml:9: "]
     places += ["other/containers/Tool.yaml:9: ", "third/site.yaml:1: "]
-    assert cli.main(["check", *arguments]) == 1
-    told = capsys.readouterr().out.splitlines()
+    told = ebsif("check", *arguments, status=1).out.splitlines()
     assert len(told) == len(places), told
     assert all(place in line for place, line in zip(places, told)), told
-    assert cli.main(["list", *arguments]) == 0
-    told = capsys.readouterr().err.splitlines()
+    told = ebsif("list", *arguments).err.splitlines()
     # of those of the site mine, the first
     assert len(told) == len(places) and "not shown" in told[-1], told
     assert all(place in line for place, line in zip([places[0], *places[2:]], told)), told
     assert "and 1 more problem" in told[0]
 
 
-def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
+def test_a_site_without_profile(place, tmp_path, ebsif, monkeypatch):
     """Admin 4: the message names the missing file."""
     monkeypatch.setenv("HOME", str(tmp_path))
     place()
     (tmp_path / "sites/mine/site.yaml").unlink()
-    assert cli.main(["list", "--catalog", str(tmp_path / "sites"), "--site", "mine"]) == 3
-    assert f"unknown site 'mine': there is no {tmp_path}/sites/mine/site.yaml (known: " in capsys.readouterr().err
+    said = ebsif("list", "--catalog", str(tmp_path / "sites"), "--site", "mine", status=3)
+    assert f"unknown site 'mine': there is no {tmp_path}/sites/mine/site.yaml (known: " in said.err
 
 
-def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
+def test_the_easyconfigs_that_were_installed(tmp_path, ebsif, monkeypatch):
     """Admin D2: without a catalog and easyconfigs of one's own, those installed with the project are checked."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["check", "--all-sites", "--quick"]) == 0
-    told = capsys.readouterr()
+    told = ebsif("check", "--all-sites", "--quick")
     assert "; checking the installed easyconfigs in " in told.err
     assert " warnings\n" in told.err
-    assert cli.main(["check", "--site", "archer2", "--quick", "-o", "here"]) == 1
-    assert "here/p/PyTorch/PyTorch-1.13.1" in capsys.readouterr().out
+    assert "here/p/PyTorch/PyTorch-1.13.1" in ebsif("check", "--site", "archer2", "--quick", "-o", "here", status=1).out
 
 
 # --- images
@@ -519,7 +508,7 @@ def test_a_package_with_the_name_of_the_software(place, package, expected):
     assert list(contents.wrong_components(container, found)) == expected
 
 
-def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
+def test_containers_that_are_not_examined(place, tmp_path, ebsif, monkeypatch):
     """I-03: --deep and --images say which they are, once for each file; that is no warning, also with --strict."""
     # none is needed where no image is
     monkeypatch.setattr(inspection, "find_runtime", lambda: None)
@@ -527,17 +516,14 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     command = f"check --quick --strict --site mine --catalog {tmp_path}/sites -o {tmp_path}/out/mine".split()
     note = f"note: {NOT_EXAMINED.replace('1 container', '2 containers')}, Tool/2.0-1\n"
     for option in ("--deep", "--images"):
-        assert cli.main([*command, option]) == 0
-        said = capsys.readouterr()
+        said = ebsif(*command, option)
         assert said.out.endswith(f"containers/Tool.yaml: {note}")
         assert said.err == "2 containers: nothing is wrong\n"
-    assert cli.main([*command, "--images", "--format", "github"]) == 0
-    assert capsys.readouterr().out.startswith("::notice file=")
-    assert cli.main(command) == 0
-    assert not capsys.readouterr().out
+    assert ebsif(*command, "--images", "--format", "github").out.startswith("::notice file=")
+    assert not ebsif(*command).out
 
 
-def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys):
+def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, ebsif):
     """I-03: a damaged one is a finding; without a runtime there is one message, not one for each image."""
     settings = place(HEAD, f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n")
     (tmp_path / "tool-1.0.sif").write_text("")
@@ -545,8 +531,8 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sites, "inspect", contents.inspect)
     assert "is a directory, not an image" in findings(settings, quick=True, deep=True)[-1].text
     monkeypatch.setenv("PATH", "/none")
-    assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalog", str(tmp_path / "sites")]) == 1
-    assert capsys.readouterr().out.startswith("error: neither apptainer nor singularity is on PATH: run this where")
+    said = ebsif("check", "--deep", "--quick", "--site", "mine", "--catalog", str(tmp_path / "sites"), status=1)
+    assert said.out.startswith("error: neither apptainer nor singularity is on PATH: run this where")
 
 
 # --- files that add to another one
@@ -615,7 +601,7 @@ def test_a_file_that_is_not_read(tmp_path):
     assert len(reading.read(site.read("local"), second, first)) == 2
 
 
-def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
+def test_doctor_reads_the_site(place, tmp_path, monkeypatch, ebsif):
     """Admin D11: doctor reads catalog and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])
     (tmp_path / "root/here").mkdir(parents=True)
@@ -629,12 +615,10 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
     arguments = ["doctor"]
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))
-    assert cli.main(arguments) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert ebsif(*arguments).out.splitlines() == [
         "ok: site: mine: 1 container",
         f"ok: images: {tmp_path}/root/here, stable",
         f"note: images: {tmp_path}/root/gone, moving: not on this machine",
     ]
     place(profile=f"{SITE}gpu: amd\n")
-    assert cli.main(arguments) == 3
-    assert "site.yaml:3: gpu: should be" in capsys.readouterr().err
+    assert "site.yaml:3: gpu: should be" in ebsif(*arguments, status=3).err

@@ -82,11 +82,10 @@ def run(*arguments, **options):
         (["extend", "x", "einops", "rich"], "To add packages: `ebsif extend x --add einops rich` "),
     ],
 )
-def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
+def test_wrong_use_is_status_2(arguments, words, ebsif, monkeypatch):
     """Wrong use: status 2, and an error that is one line."""
     monkeypatch.delenv("CONTAINERROOT", raising=False)
-    assert main(arguments) == USAGE
-    said = capsys.readouterr()
+    said = ebsif(*arguments, status=USAGE)
     assert words in said.err and said.err.count("\n") == 1 and not said.out
 
 
@@ -98,7 +97,7 @@ def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
         ["pull", "oras://x.example/y:1", "--install"],
     ],
 )
-def test_install_is_what_they_do(words, capsys):
+def test_install_is_what_they_do(words, capsys, ebsif):
     """N-03: the option of earlier releases says what to type; --check, -o and -n exclude each other."""
     assert main(words) == USAGE
     typed = shlex.join(word for word in words if word != "--install")
@@ -106,32 +105,28 @@ def test_install_is_what_they_do(words, capsys):
         f"ebsif: --install is gone, because ebsif {words[0]} installs the module without it: ebsif {typed} (see "
     )
     for one, other in (("--check", "-n"), ("-n", "-o"), ("--check", "-o")):
-        assert main([*words[: words.index("--install")], one, other, *["."][: other == "-o"]]) == USAGE
-        assert "not allowed with argument" in capsys.readouterr().err
+        said = ebsif(*words[: words.index("--install")], one, other, *["."][: other == "-o"], status=USAGE)
+        assert "not allowed with argument" in said.err
 
 
 @pytest.mark.parametrize("word", MOVED)
-def test_words_that_went(word, capsys):
+def test_words_that_went(word, ebsif):
     """Each word of the last release says where it went, and that is there."""
-    assert main([word, "PyTorch"]) == USAGE
-    said = capsys.readouterr().err
+    said = ebsif(word, "PyTorch", status=USAGE).err
     target = re.search(r"`ebsif (\w+)([^`]*)`\n", said)
     assert said.startswith(f"ebsif: `ebsif {word}` is now `ebsif ") and target
     options = parser_of(target[1])._option_string_actions
     assert all(option in options for option in re.findall(r"--[\w-]+", target[2]))
 
 
-def test_the_help_lists_commands_below_headings(capsys):
+def test_the_help_lists_commands_below_headings(ebsif):
     """Who types the name only reads what there is, in 80 columns: on standard error, because nothing was asked for."""
-    assert main([]) == USAGE
-    said = capsys.readouterr().err
-    assert main(["--help"]) == 0
-    assert capsys.readouterr().out == said and max(map(len, said.splitlines())) <= 80
+    said = ebsif(status=USAGE).err
+    assert ebsif("--help").out == said and max(map(len, said.splitlines())) <= 80
     listed = re.findall(r"^  (\w+) +[a-z].*", said.partition("exit status")[0].partition("choose a")[2], re.MULTILINE)
     assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 28
     assert len(re.findall(r"^[a-z ]+:$", said, re.MULTILINE)) == 6
-    assert main(["help"]) == 0
-    assert capsys.readouterr().out == said
+    assert ebsif("help").out == said
 
 
 @pytest.mark.parametrize("words", [["-h"], *([name, "-h"] for name in COMMANDS)], ids=lambda words: words[0])
@@ -204,10 +199,9 @@ def test_options_that_are_given_twice(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_statuses_of_all_commands(name, capsys):
+def test_statuses_of_all_commands(name, ebsif):
     """Wrong use is status 2 in every command; the statuses are in the help and in the documentation."""
-    assert main([name, "--no-such-option"]) == USAGE
-    assert f"`ebsif {name} --help`" in capsys.readouterr().err
+    assert f"`ebsif {name} --help`" in ebsif(name, "--no-such-option", status=USAGE).err
     text = (CHECKOUT / "docs/using.md").read_text()
     for line in STATUSES.splitlines()[1:]:
         status, _, meaning = line.strip().partition("  ")
@@ -242,10 +236,9 @@ def test_an_account_without_a_home_directory(monkeypatch):
     "arguments",
     [["pull", "oci:~nobody-here/x:1"], ["kernel", "install", "~nobody-here"], ["show", "~nobody-here/x.sif"]],
 )
-def test_the_home_directory_of_nobody(arguments, capsys):
+def test_the_home_directory_of_nobody(arguments, ebsif):
     """an account that doesn't exist: no traceback."""
-    assert main(arguments) == FAILED
-    assert "~nobody-here" in capsys.readouterr().err
+    assert "~nobody-here" in ebsif(*arguments, status=FAILED).err
 
 
 def test_devices_and_pipes_are_not_replaced(tmp_path):
@@ -412,14 +405,13 @@ def test_the_modules_of_easybuild_are_named(tmp_path, command):
     assert said.returncode == 3 and said.stderr.startswith(needed)
 
 
-def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, capsys):
+def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, ebsif):
     """F-05: doctor names the modules of the site's profile if eb is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("EBSIF_SITE", "lumi")
     # eb may be beside the Python that runs ebsif
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert main(["doctor"]) == 1
-    assert "not on PATH: run `module load LUMI partition/container EasyBuild-user`\n" in capsys.readouterr().out
+    assert "not on PATH: run `module load LUMI partition/container EasyBuild-user`\n" in ebsif("doctor", status=1).out
 
 
 def test_doctor_says_when_a_program_does_not_run(tmp_path):

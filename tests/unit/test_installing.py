@@ -44,7 +44,7 @@ def installation(tool_site, version, text):
     return places.Installation(root, f"Tool/{version}", tool_site / "modules/Tool" / version, tool_site / "modules")
 
 
-def test_all_that_has_no_module(tool_site, installer, capsys):
+def test_all_that_has_no_module(tool_site, installer, capsys, ebsif):
     """V-08: --all installs what is missing, with --rebuild also what has changed; a failure doesn't stop the others."""
     records = "".join(f"  - {{family: tool, version: {one}}}\n" for one in ("2.0", "3.0", "4.0"))
     (tool_site / "site/mine/containers").mkdir(parents=True)
@@ -52,11 +52,9 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     (tool_site / "site/mine/containers/Tool.yaml").write_text(f"{TOOL}{records}")
     (tool_site / "modules").mkdir()
     # a person means the records of their own
-    assert cli.main(["install", "--all"]) == 0
-    assert "0 containers in the catalog, 0 installed now\n" in capsys.readouterr().err
+    assert "0 containers in the catalog, 0 installed now\n" in ebsif("install", "--all").err
     everything = ["install", "--catalog", "site", "--all"]
-    assert cli.main([*everything, "--dry-run"]) == 0
-    assert "5 containers in the catalog, 4 would be installed\n" in capsys.readouterr().err
+    assert "5 containers in the catalog, 4 would be installed\n" in ebsif(*everything, "--dry-run").err
     assert not installer.runs
     same, *_ = reading.read(site.read("mine", [site.SITES]), tool_site / "site/mine")
     # written by another version of ebsif, with other comments
@@ -77,21 +75,19 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     assert len(installer.runs) == 3
 
 
-def test_one_that_is_named(tool_site, installer, capsys):
+def test_one_that_is_named(tool_site, installer, capsys, ebsif):
     """V-08: nothing to do if it is there; --dry-run writes nothing; what `ebsif render` keeps stays."""
     (tool_site / "modules").mkdir()
-    assert cli.main(["install", "tool", "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("# Rendered by ebsif from the catalog of the site mine")
+    assert ebsif("install", "tool", "--dry-run").out.startswith("# Rendered by ebsif from the catalog of the site mine")
     assert not (tool_site / "data").exists() and not installer.runs
     assert cli.main(["install", "tool"]) == 0
     path = tool_site / "data/ebsif/easyconfigs/t/Tool/Tool-1.0.eb"
     path.write_text(path.read_text() + "# mine\n")
-    assert cli.main(["install", "tool"]) == 3
-    assert "Tool-1.0.eb was written or edited by a person" in capsys.readouterr().err
+    assert "Tool-1.0.eb was written or edited by a person" in ebsif("install", "tool", status=3).err
     path.write_text(f"{path.read_text()}\n".replace("of the site mine", "of the site other"))
     (path.parents[2] / rendering.WRITTEN).unlink()
-    assert cli.main(["install", "tool"]) == 3
-    assert "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or" in capsys.readouterr().err
+    said = ebsif("install", "tool", status=3)
+    assert "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or" in said.err
     assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
     written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", written)]
@@ -101,8 +97,7 @@ def test_one_that_is_named(tool_site, installer, capsys):
     said = capsys.readouterr().err
     assert "Tool/1.0 is installed already: nothing to do (--rebuild installs it again)\nload it with: module " in said
     # docs D8
-    assert cli.main(["install", "tool", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(ebsif("install", "tool", "--json").out)
     assert (said["module"], said["new"]) == ("Tool/1.0", False) and said["load"].endswith("module load Tool/1.0")
     # EasyBuild's scheme of categories puts the class before the name; cron doesn't install it again each day
     (moduleclass,) = re.findall("moduleclass = '(.*)'", written)
@@ -117,25 +112,23 @@ def test_one_that_is_named(tool_site, installer, capsys):
 
 
 @pytest.mark.parametrize("category", ["", "ai/"])
-def test_what_the_list_says_of_it(tool_site, monkeypatch, capsys, category):
+def test_what_the_list_says_of_it(tool_site, monkeypatch, ebsif, category):
     """I-01, F-02: `ebsif list` marks what is installed, also with EasyBuild's scheme of categories."""
     file = tool_site / f"modules/{category}Tool/1.0.lua"
     monkeypatch.setenv("MODULEPATH", str(tool_site / "modules"))
     for said in (["Tool/1.0"], ["Tool/1.0", "here"]):
-        assert cli.main(["list", "tool"]) == 0
-        assert capsys.readouterr().out.splitlines()[1].split() == said
+        assert ebsif("list", "tool").out.splitlines()[1].split() == said
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
 
 
-def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):
+def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, ebsif):
     """V-08, R-12: `ebsif install` refuses, as `ebsif render` does."""
     images = f"images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n"
     (tool_site / "project/mine/site.yaml").write_text(f"{SITE}{images}")
     (tool_site / "images").mkdir()
     (tool_site / "images/tool-1.0.sif").touch()
-    assert cli.main(["install", "tool"]) == 3
-    assert "Tool/1.0 can't be installed: " in capsys.readouterr().err
+    assert "Tool/1.0 can't be installed: " in ebsif("install", "tool", status=3).err
     assert not installer.runs
 
 

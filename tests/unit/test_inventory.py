@@ -119,7 +119,7 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
     assert found(eb_prefix.modules)[1] == [unreadable(root)]
 
 
-def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys):
+def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, ebsif):
     """I-01: that there may be more modules is said once, by whatever way it is found."""
     eb_prefix.install(MINE)
     closed = eb_prefix.modules / "Closed"
@@ -127,8 +127,8 @@ def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys)
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: scandir(path) if str(path) != str(closed) else denied(path))
     assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [unreadable(closed)])
-    assert main(["remove", MINE, "--dry-run"]) == 0
-    assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
+    said = ebsif("remove", MINE, "--dry-run")
+    assert f"{closed} can't be read: if a module there uses the image" in " ".join(said.err.split())
 
 
 def test_a_directory_on_modulepath_that_may_not_be_looked_for(eb_prefix, monkeypatch):
@@ -388,7 +388,7 @@ def installed(capsys, *arguments):
     return status, said.out if "--json" in arguments else said.out + said.err
 
 
-def test_installations_by_name(eb_prefix, monkeypatch, capsys):
+def test_installations_by_name(eb_prefix, monkeypatch, capsys, ebsif):
     """E-09, I-01: modules by their names, which say nothing of what else the catalog has; wrong names are errors."""
     monkeypatch.setenv("MODULEPATH", str(eb_prefix.modules))
     roots = [eb_prefix.install(module) for module in (MINE, "Tool/1.0-x")]
@@ -399,10 +399,8 @@ def test_installations_by_name(eb_prefix, monkeypatch, capsys):
         assert "installed:" not in text
     assert installed(capsys, MINE, str(roots[1]))[1].splitlines()[-1].startswith("2 installations, ")
     for command in (["installed"], ["installed", "--audit"], ["doctor", "--installed"]):
-        assert main([*command, "Toool"]) == 3
-        assert "no container module 'Toool' is installed here" in capsys.readouterr().err
-        assert main([*command, "./Tool"]) == 2
-        assert "./Tool is not a directory: give a prefix of EasyBuild" in capsys.readouterr().err
+        assert "no container module 'Toool' is installed here" in ebsif(*command, "Toool", status=3).err
+        assert "./Tool is not a directory: give a prefix of EasyBuild" in ebsif(*command, "./Tool", status=2).err
 
 
 def test_the_list_of_installations(eb_prefix, family, capsys):
@@ -428,11 +426,10 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
     ("command", "expected"),
     [(["installed"], "\n0 installations, 0.0 kB in all\n"), (["doctor", "--installed"], "no modules found\n")],
 )
-def test_no_installations(eb_prefix, monkeypatch, capsys, command, expected):
+def test_no_installations(eb_prefix, monkeypatch, ebsif, command, expected):
     """I-01: where nothing is installed, nothing is said to be right."""
     monkeypatch.setattr("ebsif.installed.health.machine.examine", lambda *_: ())
-    assert main(command) == 0
-    assert capsys.readouterr().err.endswith(expected)
+    assert ebsif(*command).err.endswith(expected)
 
 
 def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
@@ -589,7 +586,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
     assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
 
 
-def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
+def test_lists_are_newest_first(eb_prefix, ebsif, monkeypatch):
     """Issue 47, point 3, H-01: containers, one's own modules and installations; what is installed here is marked."""
 
     def age(module):
@@ -601,8 +598,7 @@ def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
     containers = read_settings("lumi")
     containers = containers.containers(containers.site())
     for site in (["--site", "lumi"], ["--site", "lumi", "--archived"]):
-        assert main(["list", *site, "--json"]) == 0
-        listed = [one["module"] for one in json.loads(capsys.readouterr().out)]
+        listed = [one["module"] for one in json.loads(ebsif("list", *site, "--json").out)]
         dates = {one.module: one.date for one in containers}
         names = [module.partition("/")[0] for module in listed]
         assert names == sorted(names, key=names.index), site
@@ -614,21 +610,19 @@ def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
     eb_prefix.install(installed_one, text="")
     roots = [eb_prefix.install(module) for module in (MINE, LATER)]
     os.utime(roots[1] / "share/ebsif/lock.json", (1, 1))
-    assert main(["list", "--site", "lumi", "--json"]) == 0
-    assert [one["module"] for one in json.loads(capsys.readouterr().out) if one["installed"]] == [installed_one]
-    assert main(["list", "--mine", "--json"]) == 0
-    assert [one["module"] for one in json.loads(capsys.readouterr().out)] == [MINE, installed_one, LATER]
+    said = ebsif("list", "--site", "lumi", "--json")
+    assert [one["module"] for one in json.loads(said.out) if one["installed"]] == [installed_one]
+    assert [one["module"] for one in json.loads(ebsif("list", "--mine", "--json").out)] == [MINE, installed_one, LATER]
     assert [one.module for one in places.everything() if one.module.startswith("PyTorch")][:2] == [LATER, MINE]
 
 
-def test_showing_what_is_installed(eb_prefix, capsys):
+def test_showing_what_is_installed(eb_prefix, ebsif):
     """Issue 47, point 3: what is installed comes first, and is said; programs as they are typed; as data."""
     root = eb_prefix.install(BASE, text="")
     (root / "bin").mkdir()
     for name in ("torchrun", "python", "start-shell"):
         (root / "bin" / name).touch()
-    assert main(["show", "PyTorch"]) == 0
-    said = capsys.readouterr()
+    said = ebsif("show", "PyTorch")
     assert said.err == f"ebsif: 'PyTorch' is {BASE}, which is installed\n"
     lines = said.out.splitlines()
     assert lines[0] == BASE
@@ -638,20 +632,17 @@ def test_showing_what_is_installed(eb_prefix, capsys):
         "added packages  einops 0.8.1",
     ):
         assert line in lines
-    assert main(["show", "PyTorch", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["installed"] == str(root)
+    assert json.loads(ebsif("show", "PyTorch", "--json").out)["installed"] == str(root)
     lock = root / "share/ebsif/lock.json"
     lock.write_text("{")
-    assert main(["show", BASE]) == 0
-    said = capsys.readouterr().out
+    said = ebsif("show", BASE).out
     assert f"\ninstalled       in {root}, but {lock}: " in said and "\n  what to do    install the module again" in said
 
 
-def test_what_an_installed_module_is(eb_prefix, capsys):
+def test_what_an_installed_module_is(eb_prefix, ebsif):
     """I-01: `ebsif show` of a module that no catalog has: what the image has, what was added, how to use it."""
     root = eb_prefix.install("Tool/1.0-x", image_packages=["Torch==2.7.1", "numpy==2.0"])
-    assert main(["show", str(root)]) == 0
-    lines = {line[:16].strip(): line[16:] for line in capsys.readouterr().out.splitlines()}
+    lines = {line[:16].strip(): line[16:] for line in ebsif("show", str(root)).out.splitlines()}
     assert lines["in the image"] == "torch 2.7.1, 2 Python packages"
     assert lines["added packages"] == "einops 0.8.1"
     assert lines["load"].endswith("Tool/1.0-x")
