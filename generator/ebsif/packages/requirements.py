@@ -140,8 +140,9 @@ def read_content(path: Path, image: KnownImage, choice: Choice) -> WantedPackage
             wanted = lockfiles.read_pylock(content, path.parent, project, image, choice)
     except RequirementsError as error:
         raise RequirementsError(f"{path}: {error}") from None
+    impossible = [*wanted.impossible, *choice.left_out(wanted.offered)]
     return WantedPackages(
-        wanted.lines, [f"{path}: {text}" for text in wanted.impossible], [f"{path}: {text}" for text in wanted.wrong]
+        wanted.lines, [f"{path}: {text}" for text in impossible], [f"{path}: {text}" for text in wanted.wrong]
     )
 
 

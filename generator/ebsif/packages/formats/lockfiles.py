@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
-from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif import processes
@@ -24,10 +23,8 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from packaging.markers import Marker
     from packaging.pylock import Package
 
-NOTHING = Choice()
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 HEXADECIMAL = re.compile(r"[0-9a-fA-F]+\Z")
@@ -57,7 +54,7 @@ def read_pylock(
     packages = packages_in(content, image, choice)
     wanted = Locked(folder, project, image).wanted(packages)
     groups, defaults = (content.get(name) or [] for name in ("dependency-groups", "default-groups"))
-    wanted.impossible += choice.left_out(content.get("extras") or [], [name for name in groups if name not in defaults])
+    wanted.offered = Choice(content.get("extras") or [], [name for name in groups if name not in defaults])
     return wanted
 
 
@@ -74,16 +71,16 @@ def read_uv(folder: Path, project: dict[str, Any], image: KnownImage, choice: Ch
         for name in names
         for word in (option, name)
     ]
-    packages = packages_in(exported(folder, chosen), image)
+    packages = packages_in(exported(folder, chosen), image, Choice())
     there = [
         package.name for package in packages if is_same(str(package.version or ""), image.packages.get(package.name))
     ]
     if there:
         pruned = [word for name in there for word in ("--prune", name)]
-        needed = {package.name for package in packages_in(exported(folder, [*chosen, *pruned]), image)}
+        needed = {package.name for package in packages_in(exported(folder, [*chosen, *pruned]), image, Choice())}
         packages = [package for package in packages if package.name in {*needed, *there}]
     wanted = Locked(folder, project, image).wanted(packages)
-    wanted.impossible += pyproject.left_out(project, choice)
+    wanted.offered = pyproject.offered(project)
     return wanted
 
 
@@ -105,7 +102,7 @@ def exported(folder: Path, options: Sequence[str]) -> dict[str, Any]:
         raise RequirementsError(f"can't be read by this uv, which writes no pylock.toml ({error}): update uv") from None
 
 
-def packages_in(values: dict[str, Any], image: KnownImage, choice: Choice = NOTHING) -> "list[Package]":
+def packages_in(values: dict[str, Any], image: KnownImage, choice: Choice) -> "list[Package]":
     """Return the packages in the content of a pylock.toml that an image needs."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
@@ -113,37 +110,15 @@ def packages_in(values: dict[str, Any], image: KnownImage, choice: Choice = NOTH
         content = Pylock.from_dict(values)
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
         raise RequirementsError(f"is not a valid lock file: {error}") from None
-    choice.check(content.extras or [], content.dependency_groups or [])
+    choice.check(Choice(content.extras or [], content.dependency_groups or []))
     image.check_python(content.requires_python)
-    if content.environments and not any(applies(marker, image) for marker in content.environments):
+    if content.environments and not any(image.applies(marker, choice) for marker in content.environments):
         raise RequirementsError(f"is locked for other environments: {'; '.join(map(str, content.environments))}")
     wanted = Choice(choice.extras, [*choice.groups, *(content.default_groups or [])])
-    packages = [package for package in content.packages if applies(package.marker, image, wanted)]
+    packages = [package for package in content.packages if image.applies(package.marker, wanted)]
     for package in packages:
         image.check_python(package.requires_python)
     return packages
-
-
-def applies(marker: "Optional[Marker]", image: KnownImage, choice: Choice = NOTHING) -> bool:
-    """
-    Return whether an environment marker is true in an image.
-
-    If the patch release of its Python matters and is not known, the marker counts as true: an extra package is
-    harmless. Raise RequirementsError if the version of its Python matters and is not known.
-    """
-    if marker is None:
-        return True
-    chosen = {
-        "extras": frozenset(map(normal_name, choice.extras)),
-        "dependency_groups": frozenset(map(normal_name, choice.groups)),
-    }
-    results = {marker.evaluate({**values, **chosen}, context="lock_file") for values in image.marker_environments}
-    if len(results) > 1 and not image.python:
-        raise RequirementsError(
-            f"'{marker}' depends on the Python of the image, whose version is not known: extend a container of the "
-            "catalog, or use a requirements.txt"
-        )
-    return any(results)
 
 
 @dataclass

@@ -22,7 +22,7 @@ def read(content: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPa
             normal_name(name): texts(lines, f"optional-dependencies.{name}")
             for name, lines in project.get("optional-dependencies", {}).items()
         }
-        choice.check(optional, groups)
+        choice.check(Choice(list(optional), list(groups)))
         own = normal_name(str(project.get("name", "")))
         lines = [
             *texts(project.get("dependencies", []), "dependencies"),
@@ -38,7 +38,7 @@ def read(content: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPa
             except RequirementsError as error:
                 wrong.append(str(error))
         wanted = without_sources(expanded, tool.get("uv", {}).get("sources", {}))
-        wanted.impossible += left_out(content, choice)
+        wanted.offered = offered(content)
         wanted.wrong += wrong
         return wanted
     except (AttributeError, TypeError) as error:
@@ -140,9 +140,8 @@ def without_sources(lines: Iterable[str], sources: dict[str, Any]) -> WantedPack
     return wanted
 
 
-def left_out(content: dict[str, Any], choice: Choice) -> list[str]:
-    """Return a message on the extras and groups of a project that aren't asked for, though they name packages."""
-    optional, groups = content.get("project", {}).get("optional-dependencies", {}), content.get("dependency-groups", {})
-    return choice.left_out(
-        [name for name, lines in optional.items() if lines], [name for name, lines in groups.items() if lines]
-    )
+def offered(content: dict[str, Any]) -> Choice:
+    """Return the extras and groups of a project that name packages."""
+    extras = content.get("project", {}).get("optional-dependencies", {})
+    groups = content.get("dependency-groups", {})
+    return Choice([name for name, lines in extras.items() if lines], [name for name, lines in groups.items() if lines])

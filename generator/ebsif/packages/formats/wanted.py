@@ -1,6 +1,6 @@
 """What all formats of requirements share: what is read from a file, for which image, and what is chosen of it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -9,6 +9,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from ebsif.errors import EbsifError
 
 if TYPE_CHECKING:
+    from packaging.markers import Marker
     from packaging.requirements import Requirement
 
 # Pythons that images may have, if the version is not known
@@ -30,17 +31,50 @@ class WrongLinesError(RequirementsError):
         self.lines = lines
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Extras and dependency groups of a project: those that somebody wants, as they were typed, or all that it has."""
+
+    extras: Sequence[str] = ()
+    groups: Sequence[str] = ()
+
+    def check(self, offered: "Choice") -> None:
+        """Raise RequirementsError if a project lacks something that is wanted."""
+        for kind, names, known in (
+            ("extra", self.extras, offered.extras),
+            ("dependency group", self.groups, offered.groups),
+        ):
+            for name in names:
+                if normal_name(name) not in map(normal_name, known):
+                    raise RequirementsError(f"has no {kind} '{name}' (known: {', '.join(sorted(known)) or 'none'})")
+
+    def left_out(self, offered: "Choice") -> list[str]:
+        """Return a message on what a project has and isn't wanted; none if there is nothing."""
+        options = [
+            f"{option} {name}"
+            for option, names, known in (
+                ("--extra", self.extras, offered.extras),
+                ("--group", self.groups, offered.groups),
+            )
+            for name in sorted(known)
+            if normal_name(name) not in map(normal_name, names)
+        ]
+        return [f"installed only if you add them: {', '.join(options)}"] if options else []
+
+
 @dataclass
 class WantedPackages:
     """
     The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them.
 
-    `wrong` are messages on what is a mistake, with which nothing is installed.
+    `wrong` are messages on what is a mistake, with which nothing is installed, and `offered` is what a project has
+    besides.
     """
 
     lines: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    offered: Choice = Choice()
 
 
 @dataclass(frozen=True)
@@ -89,6 +123,27 @@ class KnownImage:
             for extra in (*extras, "")
         )
 
+    def applies(self, marker: "Optional[Marker]", choice: Choice) -> bool:
+        """
+        Return whether an environment marker in a lock file is true in it.
+
+        If the patch release of its Python matters and is not known, the marker counts as true: an extra package is
+        harmless. Raise RequirementsError if the version of its Python matters and is not known.
+        """
+        if marker is None:
+            return True
+        chosen = {
+            "extras": frozenset(map(normal_name, choice.extras)),
+            "dependency_groups": frozenset(map(normal_name, choice.groups)),
+        }
+        results = {marker.evaluate({**values, **chosen}, context="lock_file") for values in self.marker_environments}
+        if len(results) > 1 and not self.python:
+            raise RequirementsError(
+                f"'{marker}' depends on the Python of the image, whose version is not known: extend a container of the "
+                "catalog, or use a requirements.txt"
+            )
+        return any(results)
+
     def has_python(self, versions: str) -> bool:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
         from packaging.specifiers import SpecifierSet
@@ -109,31 +164,6 @@ class KnownImage:
                 f"requires Python {asked}, but the image has Python {self.python}: choose a container with "
                 f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'"
             )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The extras and dependency groups that somebody wants of a project, as they were typed."""
-
-    extras: Sequence[str] = ()
-    groups: Sequence[str] = ()
-
-    def check(self, extras: Collection[str], groups: Collection[str]) -> None:
-        """Raise RequirementsError if a project, which has these extras and groups, lacks one that is wanted."""
-        for kind, names, known in (("extra", self.extras, extras), ("dependency group", self.groups, groups)):
-            for name in names:
-                if normal_name(name) not in map(normal_name, known):
-                    raise RequirementsError(f"has no {kind} '{name}' (known: {', '.join(sorted(known)) or 'none'})")
-
-    def left_out(self, extras: Collection[str], groups: Collection[str]) -> list[str]:
-        """Return a message on the extras and groups of a project that aren't wanted; none if there are none."""
-        options = [
-            f"{option} {name}"
-            for option, names, known in (("--extra", self.extras, extras), ("--group", self.groups, groups))
-            for name in sorted(known)
-            if normal_name(name) not in map(normal_name, names)
-        ]
-        return [f"installed only if you add them: {', '.join(options)}"] if options else []
 
 
 def texts(value: Any, name: str, more: Any = str) -> list:
