@@ -9,7 +9,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from ebsif import cli
 from ebsif.catalog import reading, site, writing
 from ebsif.catalog.guess import adding, template
 from ebsif.catalog.proposal import AddingError, Proposal
@@ -293,22 +292,25 @@ def files(place):
     }
 
 
-def add(name, *arguments, text="image"):
-    """Add an image, creating the file if it is missing; return the exit status."""
-    path = Path(name)
-    if not path.exists() or text != "image":
-        path.write_text(text)
-    return cli.main(["add", name, "--site", "mine", "--catalog", "own", "-o", "ec", *arguments])
+@pytest.fixture
+def add(place, ebsif):
+    """A function that adds an image, whose file is created if it is missing, and returns what is printed."""
+
+    def run(name, *arguments, text="image", status=0):
+        path = Path(name)
+        if not path.exists() or text != "image":
+            path.write_text(text)
+        return ebsif("add", name, "--site", "mine", "--catalog", "own", "-o", "ec", *arguments, status=status)
+
+    return run
 
 
-def test_a_record_extends_the_file_of_the_project(place, capsys):
+def test_a_record_extends_the_file_of_the_project(place, add):
     """Admin D12, 4: the user's file contains only the new record; a dry run shows everything that would be written."""
     before = files(place)
-    assert add("tool-2.0.sif", "--dry-run") == 0
-    shown = capsys.readouterr().out
+    shown = add("tool-2.0.sif", "--dry-run").out
     assert files(place) == before
-    assert add("tool-2.0.sif") == 0
-    capsys.readouterr()
+    add("tool-2.0.sif")
     after = files(place)
     own = {"mine/containers/.ebsif.lock", ".ebsif-schemas/containers.json", ".ebsif-schemas/site.json"}
     new = set(after) - set(before) - {*(f"own/{name}" for name in own), "ec/.ebsif-render"}
@@ -327,7 +329,7 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
         written += f"--- /dev/null\n+++ {name}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
     assert shown == written
     # the project's records stay, and a third record goes into the same file
-    assert add("tool-3.0.sif") == 0
+    add("tool-3.0.sif")
     directories = (place / "own/mine", place / "project/mine")
     containers = reading.read(site.read("mine", [place / "project"]), *directories)
     assert [one.version for one in containers] == ["1.0", "2.0", "3.0"]
@@ -341,22 +343,22 @@ def own_file(place, name, text):
     return path
 
 
-def test_a_list_that_is_not_indented(place):
+def test_a_list_that_is_not_indented(place, add):
     """A record gets the indentation of the others."""
     head, records = HEAD.split("containers:\n")
     own = own_file(place, "Tool", f"{head}containers:\n{textwrap.dedent(records)}")
-    assert add("tool-2.0.sif") == 0
+    add("tool-2.0.sif")
     assert "\n- family: tool\n  version: 2.0\n  sha256: " in own.read_text()
 
 
 @pytest.mark.parametrize(
     ("begin", "end"), [("containers:  # all of them\n", "\n"), ("containers: \n", "\n"), ("containers:\n", "\r\n")]
 )
-def test_forms_of_a_file(place, begin, end):
+def test_forms_of_a_file(place, add, begin, end):
     """N17, N18: a comment or blank after `containers:`, and the line ends of the file, stay."""
     text = HEAD.replace("containers:\n", begin).replace("\n", end)
     own = own_file(place, "Tool", text)
-    assert add("tool-2.0.sif") == 0
+    add("tool-2.0.sif")
     after = own.read_bytes().decode()
     assert after.startswith(text) and "version: 2.0" in after[len(text) :]
     assert after.count("\n") == after.count(end)
@@ -378,11 +380,10 @@ def test_a_family_whose_file_has_no_records():
     assert (proposal.family, proposal.new_family, proposal.values["version"]) == ("tool", None, "1.0")
 
 
-def test_an_invalid_version(place, capsys):
+def test_an_invalid_version(place, add):
     """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
     before = files(place)
-    assert add("tool-2.0.sif", "--version", "2 0") == 3
-    said = capsys.readouterr().err
+    said = add("tool-2.0.sif", "--version", "2 0", status=3).err
     assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
     assert "    version: 2 0\n" in said
     assert files(place) == before
@@ -393,77 +394,65 @@ BARE = HEAD.replace("tool-{version}.sif", "'{version}.sif'").replace("name: Tool
 
 
 @pytest.mark.parametrize("name", ["julia.sif", "latest.sif", "README_backup.sif"])
-def test_names_without_a_version_match_no_family(place, name, capsys):
+def test_names_without_a_version_match_no_family(place, add, name):
     """N3: a family whose file names are only a version takes no other words for versions."""
     own_file(place, "Bare", BARE)
-    assert add(name) == 3
     # the name of the software is that of the file
-    assert f"the version of {name.split('_')[0].removesuffix('.sif')} is in neither" in capsys.readouterr().err
-    assert add(f"tool-{name}") == 3
+    assert f"the version of {name.split('_')[0].removesuffix('.sif')} is in neither" in add(name, status=3).err
+    add(f"tool-{name}", status=3)
 
 
 @pytest.mark.parametrize(
     ("options", "review"),
     [((), "  # review: the file name has only a version: is it the same software?"), (("--name", "Bare"), "")],
 )
-def test_a_name_that_is_only_a_version_is_a_guess(place, options, review):
+def test_a_name_that_is_only_a_version_is_a_guess(place, add, options, review):
     """N3: other software may have such a file name as well; who has named the software isn't asked."""
     own = own_file(place, "Bare", BARE)
-    assert add("2.0.sif", *options) == 0
+    add("2.0.sif", *options)
     assert f"  - family: tool{review}\n    version: 2.0\n" in own.read_text()
 
 
-def test_add_keeps_what_a_person_has_written(place, capsys):
+def test_add_keeps_what_a_person_has_written(place, add):
     """C-04: with an image that is new, or in the catalog already, what `ebsif render` keeps stays."""
     path = place / "ec/t/Tool/Tool-2.0.eb"
     path.parent.mkdir(parents=True)
     path.write_text("easyblock = 'ContainerInstall'\n")
     before = files(place)
-    assert add("tool-2.0.sif") == 3
+    add("tool-2.0.sif", status=3)
     assert {name: text for name, text in files(place).items() if name in before} == before
     assert not (place / "own/mine/containers/Tool.yaml").exists()
     path.unlink()
-    assert add("tool-2.0.sif") == 0
+    add("tool-2.0.sif")
     path.write_text(path.read_text() + "# mine\n")
-    capsys.readouterr()
-    assert add("tool-2.0.sif") == 3
+    said = add("tool-2.0.sif", status=3).err
     assert path.read_text().endswith("\n# mine\n")
     remedy = "rename or remove it, or choose another directory with -o, and run this command again\n"
-    assert capsys.readouterr().err == f"ebsif: {path.relative_to(place)} was written or edited by a person: {remedy}"
-    path.write_text("# Rendered by ebsif from the catalog of the site other: nothing\n")
-    (place / "ec/.ebsif-render").unlink()
-    before = files(place)
-    assert add("tool-2.0.sif") == 3
-    assert files(place) == before
-    assert capsys.readouterr().err == f"ebsif: {path.relative_to(place)} is the easyconfig of the site other: {remedy}"
+    assert said == f"ebsif: {path.relative_to(place)} was written or edited by a person: {remedy}"
 
 
-def test_the_same_name_with_another_image(place, capsys):
+def test_the_same_name_with_another_image(place, add):
     """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalog."""
-    assert add("tool-2.0.sif") == 0
+    add("tool-2.0.sif")
     before = files(place)
-    assert add("tool-2.0.sif") == 0
-    assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:5\n" in capsys.readouterr().out
-    assert add("tool-2.0.sif", text="another") == 1
-    said = capsys.readouterr().err
+    assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:5\n" in add("tool-2.0.sif").out
+    said = add("tool-2.0.sif", text="another", status=1).err
     assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:5 has the SHA256 " in said
     assert "Give this one another name; or, " in said
     # all that has to be changed
     assert said.endswith(f":\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n    size: 7\n\n")
     assert files(place) == before
-    assert add("tool-1.0.sif") == 0
-    assert "tool-1.0.sif is in the catalog already: Tool/1.0, in " in (out := capsys.readouterr().out)
+    assert "tool-1.0.sif is in the catalog already: Tool/1.0, in " in (out := add("tool-1.0.sif").out)
     assert "; the record has no sha256, so the content was not compared" in out
 
 
 @pytest.mark.parametrize(("option", "value"), [("--version", "2.0"), ("--name", "Other"), ("--family", "other")])
-def test_options_for_a_known_image(place, capsys, option, value):
+def test_options_for_a_known_image(place, add, option, value):
     """What is asked for and doesn't happen is an error; what the record has is no other wish."""
-    assert add("tool-1.0.sif", "--version", "1.0", "--name", "Tool", "--family", "tool") == 0
+    add("tool-1.0.sif", "--version", "1.0", "--name", "Tool", "--family", "tool")
     before = files(place)
-    assert add("tool-1.0.sif", option, value) == 3
+    said = add("tool-1.0.sif", option, value, status=3).err.replace(f"{place}/", "")
     assert files(place) == before
-    said = capsys.readouterr().err.replace(f"{place}/", "")
     assert f"the record of this image differs ({option} {value}), and was not changed: correct it in project/" in said
 
 
@@ -482,16 +471,14 @@ def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
     assert capsys.readouterr().err == rf"Version\x1b of Tool{f' [{default}]' if default else ''}: "
 
 
-def test_the_next_step_can_be_copied(place, capsys):
+def test_the_next_step_can_be_copied(place, add):
     """Issue 17.5: paths with blanks are quoted; where eb looks anyway, it isn't told to."""
     (place / "my images").mkdir()
-    assert add("my images/tool-2.0.sif") == 0
-    (line,) = re.findall("install it with: (.*)", capsys.readouterr().err)
+    (line,) = re.findall("install it with: (.*)", add("my images/tool-2.0.sif").err)
     assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
     profile = place / "project/mine/site.yaml"
     profile.write_text(f"{profile.read_text()}images: {{directories: [{{path: '{place}/my images'}}]}}\n")
-    assert add("my images/tool-2.0.sif") == 0
-    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().err
+    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in add("my images/tool-2.0.sif").err
 
 
 FAILURES = {
@@ -507,10 +494,10 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("begun", [False, True])
-def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
+def test_all_or_nothing(place, add, monkeypatch, failure, begun):
     """Admin D1: after any failure, catalog and easyconfigs are unchanged byte for byte."""
     if begun:
-        assert add("tool-2.0.sif") == 0
+        add("tool-2.0.sif")
     before = files(place)
     (place / "ec").mkdir(exist_ok=True)
     status, (name, arguments, expected) = 3, FAILURES[failure]
@@ -519,9 +506,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     elif failure == "interrupted":
         monkeypatch.setattr("ebsif.render.rendering.files.replace", interrupt)
         status = 130
-    capsys.readouterr()
-    assert add(name, *arguments) == status
-    said = capsys.readouterr().err.replace(str(place) + "/", "")
+    said = add(name, *arguments, status=status).err.replace(str(place) + "/", "")
     assert expected in said and "Traceback" not in said
     assert not re.search(r"/tmp/tmp\w+/", said)
     left = files(place)
