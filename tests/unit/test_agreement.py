@@ -227,12 +227,9 @@ def test_requirements_that_the_easyblock_refuses(value):
     ],
 )
 def test_values_of_a_record_have_their_types(kind, value, wrong):
-    """
-    S000-18: reading names the value that is damaged; what another version of ebsif has added is kept.
-
-    wing D6a: whatever its name is, that of a method included.
-    """
+    """S000-18: reading names the value that is damaged; what another version of ebsif has added is kept."""
     content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3]}
+    # wing D6a: whatever its name is, that of a method included
     content.update(dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1))
     record = lockfile.Record.parse(json.dumps(content))
     assert json.loads(record.text) == content
@@ -269,15 +266,12 @@ def test_scripts_source_files_that_there_are():
 
 
 def test_names_that_module_files_define():
-    """
-    Wing 4: what the programs define in module files in Tcl says whose it is, for what else is in the interpreter.
-
-    `root` is EasyBuild's.
-    """
+    """Wing 4: what the programs define in module files in Tcl says whose it is, for what else is in the interpreter."""
     for name in ("swap.tcl", "container.tcl"):
         text = (CONTAINER_FILES / "modulefile" / name).read_text()
         text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)
         own = re.sub(r"^proc (?:.*\}|.*\n(?:.+\n)*?\})$", "", text, flags=re.MULTILINE)
         defined = re.findall(r"^proc (\S+)", text, re.MULTILINE) + re.findall(r"\bset (\S+)", own)
+        # `root` is EasyBuild's
         assert [one for one in defined if not re.match("ebsif(?:::|_)", one) and one != "root"] == [], name
         assert defined, name

@@ -88,11 +88,7 @@ def test_versions_without_vulnerabilities():
 
 
 def test_what_is_not_audited(prefix, service, monkeypatch, ebsif):
-    """
-    I-08: a module with a damaged record is named, and the status is 1, although nothing else is found.
-
-    A directory that others don't let us read is named, too, but nothing is wrong with it.
-    """
+    """I-08: a directory that others don't let us read is named; a damaged record, too, and the status is 1."""
     closed = prefix.software / "Other/1.0"
     closed.mkdir(parents=True)
     monkeypatch.setattr(places, "is_closed", lambda path: path == closed)
@@ -134,11 +130,7 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 
 def test_pip_audit(prefix, tmp_path, monkeypatch, capsys, ebsif):
-    """
-    I-08: pip-audit asks a service, for all versions of a package and without local labels; status 1.
-
-    A vulnerability with several names is listed once.
-    """
+    """I-08: pip-audit asks a service, without local labels; a vulnerability with several names is listed once."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if sys.version_info < (3, 10):  # for which there is only a pip-audit that always asks OSV itself
         said = ebsif("installed", "--audit", "--osv-url", "http://127.0.0.1:9/query", status=3)

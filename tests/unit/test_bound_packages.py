@@ -124,11 +124,7 @@ To fix this you could try to:
 
 
 def test_only_what_matters_of_a_conflict():
-    """
-    E-11, requirement-sets 5, 6, student 11: all conflicts at once, without what the image meets, with whole commands.
-
-    The safest way out comes first; versions to replace are those of the index.
-    """
+    """E-11, requirement-sets 5, 6, student 11: all conflicts at once, with whole commands, the safest first."""
     asked = {}
     text = Diagnosis(
         CONFLICT,

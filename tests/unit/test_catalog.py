@@ -102,11 +102,7 @@ def test_settings_of_the_site(read):
 
 
 def test_what_the_description_says_of_the_image(read):
-    """
-    docs F3, F4: each component once, in the words of the family, in 'image_packages', or in a list with usual names.
-
-    No line is too long with its quotes.
-    """
+    """docs F3, F4: each component once, in the family's words, in 'image_packages', or in a list with usual names."""
     record = (
         f"{HEAD}{RECORD}    description: 'PyTorch of {{flavor}}, for ROCm {{rocm!dotless}}.'\n"
         "    components: {flavor: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"

@@ -344,11 +344,7 @@ def test_a_closed_pipe(place, arguments):
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"], ["--help"]])
 def test_a_full_disk(place, arguments):
-    """
-    E-15, N23: output that can't be written is said once, without Python's own complaint at exit.
-
-    Generator B11: it is named, because files that the command has written are there.
-    """
+    """E-15, N23, generator B11: which output can't be written is said once, without Python's own complaint at exit."""
     with Path("/dev/full").open("w") as full:
         result = typed(place, EBSIF, *arguments, output=full)
     assert result.returncode == 3

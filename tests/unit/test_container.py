@@ -267,11 +267,7 @@ class Generator:
 
 
 def test_a_module_that_is_hidden_or_shown_again(tmp_path):
-    """
-    I-06: the earlier file becomes a hidden link, or goes with all statements; those of others stay.
-
-    hunt R1.3: also in another encoding, in the .modulerc files of both syntaxes.
-    """
+    """I-06: the earlier file becomes a hidden link, or goes with all statements; those of others stay."""
 
     def update(version, *aliases):
         update_modulerc(Generator(TCL), str(tmp_path / version), f"P/{version}", aliases, "/software/P/1.0")
@@ -294,7 +290,7 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     (tmp_path / "1.0").unlink()
     assert update("1.0") == [".modulerc"]
     assert versions.read_text() == "#%Module\nother\n"
-    # hunt R1.3
+    # hunt R1.3: also in another encoding, in the files of both syntaxes
     theirs, other = b"# \xe9\n", tmp_path / ".modulerc.lua"
     versions.write_bytes(b"#%Module\n" + theirs)
     other.write_bytes(theirs.replace(b"#", b"--") + b'module_version("P/1.0", "2")\n')

@@ -123,11 +123,7 @@ def test_steps_in_a_file(easybuild, capsys, monkeypatch):
 
 
 def test_a_long_step_in_a_file(capsys, monkeypatch):
-    """
-    E-10: nothing is silent for more than five seconds: plain lines say what is being done, and how far it is.
-
-    N-04, docs D5: ever fewer of them, only with something new, and each of them whole.
-    """
+    """E-10, N-04, docs D5: lines say what is being done, and how far it is; ever fewer, and each with something new."""
     assert steps.IN_FILE <= 4.5
     monkeypatch.setattr(steps, "IN_FILE", 0.01)
     noted = threading.Event()

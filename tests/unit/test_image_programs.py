@@ -171,11 +171,7 @@ def test_packages_are_listed_without_pip(place):
 
 
 def test_a_venv_uses_the_images_pip(tmp_path):
-    """
-    Issue 20: the commands pip of a venv run the image's pip, which installs into the venv, and upgrades itself there.
-
-    If a file of pip is missing, the venv gets ensurepip's pip (status 3).
-    """
+    """Issue 20: pip in a venv runs the image's pip, which installs into the venv, and upgrades itself there."""
     image, venv = make_venv(tmp_path / "image"), tmp_path / "venv"
     packages = make_venv(venv, sees=tmp_path / "image")
     pip = distribution("pip")

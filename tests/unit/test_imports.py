@@ -142,11 +142,7 @@ def test_a_library_of_the_system(tried):
 
 
 def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
-    """
-    V-04, requirement-sets 2: what the compiled module lacks is named at once, with one command, and nothing after it.
-
-    Not what the process has loaded already, from wherever.
-    """
+    """V-04, requirement-sets 2: what a compiled module lacks is named at once; not what the process has loaded."""
 
     def link(name, *options):
         command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, *options]

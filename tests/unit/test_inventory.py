@@ -256,11 +256,7 @@ def test_altered_images(eb_prefix):
 
 
 def test_images_of_others(eb_prefix, tmp_path):
-    """
-    I-03: a reference names whose image is gone or changed, a central image where it should be.
-
-    57-h1.11: if the module that owns the image was installed again, only the others have to be.
-    """
+    """I-03: a reference names whose image is gone or changed, a central image where it should be."""
     root = eb_prefix.install(MINE)
     (root / "a.sif").rename(tmp_path / "a.sif")
     shared = {"kind": "reference", "origin": BASE, "resolved": str(tmp_path / "a.sif"), "size": 5000}
@@ -271,7 +267,7 @@ def test_images_of_others(eb_prefix, tmp_path):
     (tmp_path / "a.sif").unlink()
     assert state(root)[0].problem.endswith(f" is gone{remedy}")
     assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
-    # where that module is still installed, one command does both
+    # 57-h1.11: where that module is still installed, one command does both, or only the others have to be
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
     both = f"and this module again with `eb --rebuild {copy_of(base, BASE)} {copy}`"
