@@ -131,13 +131,13 @@ def read_content(path: Path, image: KnownImage, choice: Choice) -> WantedPackage
     content = toml_in(path) if path.suffix == ".toml" else load(path) if path.suffix in YAML else {}
     try:
         if path.suffix in YAML:
-            wanted = condafile.read(content, path.parent, image)
+            wanted = condafile.wanted_by(content, path.parent, image)
         elif not is_locked:
-            wanted = pyproject.read(content, image, choice)
+            wanted = pyproject.wanted_by(content, image, choice)
         elif path.name == "uv.lock":
             wanted = lockfiles.read_uv(path.parent, project, image, choice)
         else:
-            wanted = lockfiles.read_pylock(content, path.parent, project, image, choice)
+            wanted = lockfiles.wanted_by(content, path.parent, project, image, choice)
     except RequirementsError as error:
         raise RequirementsError(f"{path}: {error}") from None
     impossible = [*wanted.impossible, *choice.left_out(wanted.offered)]

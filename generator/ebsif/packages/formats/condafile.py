@@ -12,7 +12,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.packagenames import OTHER_NAMES, meant_by
-from ebsif.packages.formats.requirementstxt import wanted_by
+from ebsif.packages.formats import requirementstxt
 from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, texts
 
 PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
@@ -51,7 +51,7 @@ NOT_FOR_PIP = (
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"
 
 
-def read(content: Any, folder: Path, image: KnownImage) -> WantedPackages:
+def wanted_by(content: Any, folder: Path, image: KnownImage) -> WantedPackages:
     """
     Return the requirements of a Conda environment that the image lacks, with messages on what is not installed.
 
@@ -76,7 +76,7 @@ def read(content: Any, folder: Path, image: KnownImage) -> WantedPackages:
             conda += [line] if line else []
             if reason:
                 left[reason].append(text)
-    wanted = wanted_by([("pip", line) for line in pip], folder)
+    wanted = requirementstxt.wanted_by([("pip", line) for line in pip], folder)
     wanted.lines[:0] = conda
     wanted.impossible += [
         reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left

@@ -43,7 +43,7 @@ UV_EXPORT = (
 )
 
 
-def read_pylock(
+def wanted_by(
     content: dict[str, Any], folder: Path, project: dict[str, Any], image: KnownImage, choice: Choice
 ) -> WantedPackages:
     """
@@ -60,7 +60,7 @@ def read_pylock(
 
 def read_uv(folder: Path, project: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPackages:
     """
-    Return the locked packages of a project that an image needs; see `read_pylock`.
+    Return the locked packages of a project that an image needs; see `wanted_by`.
 
     Packages of the image need nothing that it lacks, so what only they need is left out, unless another version is
     locked.
@@ -123,7 +123,7 @@ def packages_in(values: dict[str, Any], image: KnownImage, choice: Choice) -> "l
 
 @dataclass
 class Locked:
-    """Collects the packages of a lock file as requirements for one image; see `read_pylock`."""
+    """Collects the packages of a lock file as requirements for one image; see `wanted_by`."""
 
     folder: Path
     project: dict[str, Any]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from packaging.markers import Marker
 
 
-def read(content: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPackages:
+def wanted_by(content: dict[str, Any], image: KnownImage, choice: Choice) -> WantedPackages:
     """Return the requirements of a project, without the project itself."""
     try:
         project, tool, groups = (content.get(name, {}) for name in ("project", "tool", "dependency-groups"))

@@ -142,9 +142,9 @@ def with_place(option: re.Match[str], folder: Path) -> str:
 
 def package(written: str, expanded: str, folder: Path) -> str:
     """Return the line of a package, with the absolute path of a file or directory, or another option, as written."""
-    local = LOCAL.fullmatch(expanded)
     if written.startswith("-"):
         return written
+    local = LOCAL.fullmatch(expanded)
     if local:
         path = resolve(folder / local["path"])
         # a path in a requirement can't contain a blank
