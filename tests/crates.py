@@ -3,10 +3,10 @@
 import importlib.resources
 import json
 import os
-import subprocess
 import sys
 
 from parts import part
+from support import attempt, printed
 
 # Puts what the validator would fetch into its cache: file, URL, cache.
 FILL = """
@@ -31,31 +31,10 @@ def problems(crate, folder):
     context = json.loads((crate / "ro-crate-metadata.json").read_text())["@context"]
     terms = importlib.resources.files("rocrate") / "data/ro-crate.jsonld"
     # its own versions of libraries first
-    options = {
-        "env": {**os.environ, "PYTHONPATH": place, "HOME": str(folder)},
-        "capture_output": True,
-        "text": True,
-        "timeout": 300,
-    }
-    subprocess.run([sys.executable, "-c", FILL, terms, context, cache], check=True, **options)
-    done = subprocess.run(
-        [
-            sys.executable,
-            f"{place}/bin/rocrate-validator",
-            "-y",
-            "validate",
-            "--offline",
-            "--cache-path",
-            cache,
-            "--requirement-severity",
-            "required",
-            "--output-format",
-            "json",
-            crate,
-        ],
-        check=False,
-        **options,
-    )
+    options = {"env": {**os.environ, "PYTHONPATH": place, "HOME": str(folder)}, "timeout": 300}
+    printed([sys.executable, "-c", FILL, terms, context, cache], **options)
+    command = [sys.executable, f"{place}/bin/rocrate-validator", "-y", "validate", "--offline", "--cache-path", cache]
+    done = attempt([*command, "--requirement-severity", "required", "--output-format", "json", crate], **options)
     found = json.loads(done.stdout[done.stdout.index("{") :])
     assert found["passed"] == (done.returncode == 0), done.stdout + done.stderr
     return [f"{one['violatingEntity']}: {one['message']}" for one in found["issues"]]

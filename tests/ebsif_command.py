@@ -12,29 +12,8 @@ from pathlib import Path
 
 FORKS = multiprocessing.get_context("forkserver")
 # a process that has imported these and done nothing else
-FORKS.set_forkserver_preload(
-    [
-        "ebsif.cli",
-        *(
-            f"ebsif.commands.{name}"
-            for name in (
-                "check",
-                "diff",
-                "docs",
-                "doctor",
-                "extend",
-                "import_",
-                "installed",
-                "job",
-                "list",
-                "lock",
-                "render",
-                "show",
-                "upgrade",
-            )
-        ),
-    ]
-)
+OFTEN = ("check", "diff", "docs", "doctor", "extend", "import_", "installed", "job", "list", "lock", "render", "show")
+FORKS.set_forkserver_preload(["ebsif.cli", *(f"ebsif.commands.{name}" for name in (*OFTEN, "upgrade"))])
 
 
 def run_ebsif(arguments, cwd=None, env=None, limits=None):

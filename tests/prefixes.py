@@ -70,23 +70,16 @@ class Prefix:
         (root / "a.sif").write_bytes(bytes(5000))
         for package in packages:
             self.add(root, *package.split("=="))
-        (root / "share/ebsif/lock.json").write_text(
-            json.dumps(
-                {
-                    "module": {
-                        "name": name,
-                        "version": version.split("-")[0],
-                        "versionsuffix": version[version.index("-") :],
-                    },
-                    "image": {"file": "a.sif", "sha256": "0" * 64},
-                    "image_packages": ["numpy==2.0"],
-                    "artifacts": {},
-                    "venv_packages": list(packages),
-                    "stages": stages_in(text),
-                    **record,
-                }
-            )
-        )
+        version, sign, suffix = version.partition("-")
+        known = {
+            "module": {"name": name, "version": version, "versionsuffix": sign + suffix},
+            "image": {"file": "a.sif", "sha256": "0" * 64},
+            "image_packages": ["numpy==2.0"],
+            "artifacts": {},
+            "venv_packages": list(packages),
+            "stages": stages_in(text),
+        }
+        (root / "share/ebsif/lock.json").write_text(json.dumps({**known, **record}))
         self.write_module(module, root, lua)
         return root
 
@@ -94,11 +87,14 @@ class Prefix:
         """Write the module file of an installation."""
         file = self.modules / (f"{module}.lua" if lua else module)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(
-            f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n'
-            if lua
-            else f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n"
-        )
+        lua_text = f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n'
+        file.write_text(lua_text if lua else f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n")
+
+    def alias(self, module, alias):
+        """Let an alias mean a module, in place of all other ones of the software; return the file that says so."""
+        file = (self.modules / module).with_name(".modulerc.lua")
+        file.write_text(f'module_version("{module}", "{alias}")\n')
+        return file
 
     @staticmethod
     def add(root, name, version):

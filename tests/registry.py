@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from parts import part
+from support import in_background
 
 CONFIGURATION = """\
 version: 0.1
@@ -40,14 +41,8 @@ class Registry:
         (place / "htpasswd").write_text(HTPASSWD)
         log = place / "log"
         with log.open("w") as output:
-            self.process = subprocess.Popen(
-                [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={"OTEL_TRACES_EXPORTER": "none"},
-                start_new_session=True,
-            )
+            command = [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"]
+            self.process = in_background(command, output, env={"OTEL_TRACES_EXPORTER": "none"})
         until = time.monotonic() + 300
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", log.read_text())):
             if self.process.poll() is not None or time.monotonic() > until:

@@ -5,12 +5,11 @@ import http.client
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from support import CONTAINER_FILES, processes_with
+from support import CONTAINER_FILES, processes_with, started
 
 START = CONTAINER_FILES / "runscripts/start-server.py"
 
@@ -137,23 +136,10 @@ class Job:
         """Start the server and, for arguments, the client."""
         server = ["--", sys.executable, str(self.folder / "server.py"), "model", "--uds", where]
         client = ["--", "client.py", *arguments] if arguments else []
-        self.process = subprocess.Popen(
-            [sys.executable, START, "--ready=/health", *options, *server, *client],
-            cwd=self.folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "STAND_IN": str(self.folder),
-                "OPENAI_API_KEY": self.KEY,
-                "EBSIF_JOB": "12[3]",
-                "EBSIF_SERVER_LOG": str(self.log),
-                "RANK": "0",
-                "no_proxy": "site",
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        own = {"PATH": os.environ["PATH"], "STAND_IN": str(self.folder), "OPENAI_API_KEY": self.KEY}
+        job = {"EBSIF_JOB": "12[3]", "EBSIF_SERVER_LOG": str(self.log), "RANK": "0", "no_proxy": "site"}
+        command = [sys.executable, START, "--ready=/health", *options, *server, *client]
+        self.process = started(command, cwd=self.folder, env={**own, **job, **environment})
 
     def wait_for(self, name):
         """Wait until a file in the folder has content; return it as JSON."""

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from account import as_root
-from support import attempt, printed
+from support import attempt, in_background, printed
 
 # those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
@@ -95,20 +95,11 @@ class Cluster:
             (self.place / name).mkdir()
         self.start_munge()
         ports = free_ports(1 + len(ALL_NODES))
-        self.configuration.write_text(
-            CONFIGURATION.format(
-                host=socket.gethostname(),
-                port=ports[0],
-                first_job=first_job(),
-                place=self.place,
-                cpus=CPUS,
-                memory=MEMORY,
-                gpus=GPUS,
-                nodes=",".join(NODES),
-                all_nodes=",".join(ALL_NODES),
-                node_ports=",".join(map(str, ports[1:])),
-            )
-        )
+        nodes = {"nodes": ",".join(NODES), "all_nodes": ",".join(ALL_NODES)}
+        nodes["node_ports"] = ",".join(map(str, ports[1:]))
+        there = {"host": socket.gethostname(), "port": ports[0], "first_job": first_job(), "place": self.place}
+        counts = {"cpus": CPUS, "memory": MEMORY, "gpus": GPUS}
+        self.configuration.write_text(CONFIGURATION.format(**there, **counts, **nodes))
         for index in range(GPUS):
             (self.place / f"gpu{index}").touch()
         gpus = f"NodeName={','.join(ALL_NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
@@ -192,10 +183,9 @@ class Cluster:
     def daemon(self, *command, account="root"):
         """Start a daemon in the foreground, so that it can be stopped as a child process."""
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+        options = {"env": {"PATH": path}, "user": account, "group": account, "extra_groups": []}
         with (self.place / "daemons.log").open("a") as log:
-            options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
-            options |= {"user": account, "group": account, "extra_groups": []}
-            self.processes.append(subprocess.Popen([str(word) for word in command], env={"PATH": path}, **options))
+            self.processes.append(in_background([str(word) for word in command], log, **options))
         return self.processes[-1]
 
     def wait_for(self, condition, seconds=300):

@@ -10,7 +10,7 @@ import pytest
 from account import as_root
 from parts import part
 from slurm import free_ports
-from support import write_program
+from support import in_background, write_program
 
 SERVER = """\
 Port {port}
@@ -59,14 +59,9 @@ class Ssh:
         # libraries beside it, if the program is unpacked and not installed
         libraries = ":".join(map(str, program.parents[2].glob("usr/lib/*-linux-*")))
         with (place / "log").open("w") as log, as_root():
-            self.process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-ec", START, "sh", place, program],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries},
-            )
+            command = ["unshare", "--mount", "sh", "-ec", START, "sh", place, program]
+            environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries}
+            self.process = in_background(command, log, env=environment)
         until = time.monotonic() + 300
         while "Server listening" not in (place / "log").read_text():
             assert self.process.poll() is None and time.monotonic() < until, (place / "log").read_text()

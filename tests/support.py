@@ -39,6 +39,17 @@ def attempt(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, **source, **options)
 
 
+def started(command, **options):
+    """Start a program; return its Popen, whose output and errors are one text."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def in_background(command, output, **options):
+    """Start a program in a session of its own, which reads nothing and writes to a file; return its Popen."""
+    ends = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+    return subprocess.Popen(command, start_new_session=True, **ends, **options)
+
+
 def write_program(path, text):
     """Write a program (Path) and the directory above it; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +72,8 @@ def project():
 
 def blocks(name, language="bash"):
     """Return the blocks of code in a document, in order, without those that are marked as not run."""
-    found = re.findall(
-        rf"^(<!-- not run: [^>]*-->\n)?```{language}\n(.*?)^```",
-        (CHECKOUT / name).read_text(),
-        re.MULTILINE | re.DOTALL,
-    )
+    pattern = rf"^(<!-- not run: [^>]*-->\n)?```{language}\n(.*?)^```"
+    found = re.findall(pattern, (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
     return [text for mark, text in found if not mark]
 
 

@@ -6,14 +6,13 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CHECKOUT, attempt, write_program
+from support import CHECKOUT, attempt, in_background, write_program
 from user_software import kept
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -70,15 +69,7 @@ class Workbench:
         """Run a script with the module loaded while a test does something else; end it in the end. Yields a Job."""
         output = self.folder / "running.out"
         with output.open("w") as out:
-            process = subprocess.Popen(
-                self.command(script),
-                env=self.environment(**more),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+            process = in_background(self.command(script), out, env=self.environment(**more), cwd=self.folder)
         try:
             yield Job(output, process)
         finally:
@@ -107,12 +98,7 @@ class Workbench:
         ports = free_ports(len(wanted))
         for before, port in zip(wanted, ports):
             command = command.replace(f"-L {before}:", f"-L {port}:")
-        process = subprocess.Popen(
-            shlex.split(command),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env={"PATH": f"{self.ssh.path}:/usr/bin:/bin"},
-        )
+        process = in_background(shlex.split(command), None, env={"PATH": f"{self.ssh.path}:/usr/bin:/bin"})
         try:
             for port in ports:
                 until_it_works(lambda one=port: check_that_somebody_listens(one), process)

@@ -116,9 +116,7 @@ def two(module, eb_prefix):
         (root / "bin").mkdir()
         (root / "bin/make-venv").touch()
         write_program(root / "interpreter/python", f"#!/bin/sh\necho {root} $*\n")
-    (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
-        f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n'
-    )
+    eb_prefix.alias(LATER, f"{BASE.partition('/')[2]}-mine")
     return SimpleNamespace(mine=module.mine, earlier=module.root, later=later)
 
 
@@ -182,9 +180,7 @@ def test_the_active_environment(module, eb_prefix, tmp_path, monkeypatch):
     """J-05, V-07: without a name, the kernel is that of the active environment, of the module that this loads."""
     venv = tmp_path / "env"
     make_environment(venv, f"{BASE}-mine")
-    (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
-        f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")\n'
-    )
+    eb_prefix.alias(MINE, f"{BASE.partition('/')[2]}-mine")
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install"]) == 0
@@ -219,14 +215,8 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, ebsif):
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install", "--name", "odd"]) == 0
     manager = KernelManager(kernel_name="odd", connection_file=str(tmp_path / "file.json"))
-    file = tmp_path / "file.json"
-    assert manager.format_kernel_cmd() == [
-        str(module.root / "interpreter/python"),
-        "-m",
-        "ipykernel_launcher",
-        "-f",
-        str(file),
-    ]
+    command = f"{module.root}/interpreter/python -m ipykernel_launcher -f {tmp_path}/file.json"
+    assert manager.format_kernel_cmd() == command.split()
     assert manager.kernel_spec.env == {"EBSIF_VENV": str(odd), "EBSIF_USER_SOFTWARE": str(odd)}
     odd.rename(tmp_path / "$HOME")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "$HOME"))

@@ -235,17 +235,8 @@ def test_wrong_stages_are_reported(value, expected):
 
 def test_local_files_are_found():
     """S003-09: paths in requirement lines and find_links must be visible in the container."""
-    made = stage(
-        requirements=[
-            "/a/x.whl",
-            "y @ file:///b/y.whl",
-            "git+file:///c/z.git@main#egg=z",
-            "-f /d/wheels",
-            "q>=1 # /no/path",
-            "--find-links=file:///e",
-        ],
-        find_links=["/f/g", "https://example.org/h"],
-    )
+    lines = ["/a/x.whl", "y @ file:///b/y.whl", "git+file:///c/z.git@main#egg=z", "-f /d/wheels", "q>=1 # /no/path"]
+    made = stage(requirements=[*lines, "--find-links=file:///e"], find_links=["/f/g", "https://example.org/h"])
     assert made.local_paths() == ["/a/x.whl", "/b/y.whl", "/c/z.git", "/d/wheels", "/e", "/f/g"]
 
 

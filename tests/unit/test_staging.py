@@ -24,14 +24,9 @@ class Node:
         self.software.write_bytes(b"software")
         self.binds = r"/scratch," + str(self.software).replace(",", r"\,").replace(":", r"\:") + ":/user-software:ro,/x"
         self.environment = {
-            "PATH": os.environ["PATH"],
-            "CONTAINERROOT": self.root,
-            "SIF": self.image,
-            "SIFEXAMPLE": self.image,
-            "EBSIF_MOUNTED_USER_SOFTWARE": self.software,
-            "EBSIF_NODE_LOCAL": self.local,
-            "SINGULARITY_BINDPATH": self.binds,
-            "APPTAINER_BINDPATH": self.binds,
+            **{"PATH": os.environ["PATH"], "CONTAINERROOT": self.root, "EBSIF_NODE_LOCAL": self.local},
+            **{"SIF": self.image, "SIFEXAMPLE": self.image, "EBSIF_MOUNTED_USER_SOFTWARE": self.software},
+            **{f"{runtime}_BINDPATH": self.binds for runtime in ("SINGULARITY", "APPTAINER")},
         }
 
     def run(self, *arguments, status=0, **environment):
@@ -48,10 +43,8 @@ class Node:
 
     def seen(self):
         """Return what a rank sees: its arguments and variables."""
-        code = (
-            'printf "%s\\n" "$@" "$SIF" "$SIFEXAMPLE" "$EBSIF_MOUNTED_USER_SOFTWARE" "$SINGULARITY_BINDPATH" '
-            '"$APPTAINER_BINDPATH"'
-        )
+        names = ("SIF", "SIFEXAMPLE", "EBSIF_MOUNTED_USER_SOFTWARE", "SINGULARITY_BINDPATH", "APPTAINER_BINDPATH")
+        code = "printf '%s\\n' " + " ".join(['"$@"', *(f'"${name}"' for name in names)])
         return self.run("--use", "bash", "-c", code, "bash", self.image, self.image)[0].splitlines()
 
 
@@ -112,16 +105,9 @@ def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
             write_program(tmp_path / "bin" / name, waiting)
         if step == ["--check"]:
             Path(place, "user-software.squashfs").rename(Path(place, "user-software.squashfs.new"))
-        tasks = [
-            subprocess.Popen(
-                ["bash", PROGRAM, *step],
-                stderr=subprocess.PIPE,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                env={**node.environment, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
-            )
-            for _ in range(3)
-        ]
+        environment = {**node.environment, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+        options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "env": environment}
+        tasks = [subprocess.Popen(["bash", PROGRAM, *step], **options) for _ in range(3)]
         assert [(task.communicate(timeout=300)[1], task.returncode) for task in tasks] == [("", 0)] * 3
         assert [path.name for path in Path(place).iterdir()] == ["user-software.squashfs"]
     assert Path(place, "user-software.squashfs").read_bytes() == b"software"
@@ -174,9 +160,6 @@ def test_the_directory_on_the_node(node):
 
 def test_the_recorded_digest(node):
     """T-05: that of the image is in the record of the installation; user software may have changed since."""
-    (node.root / "share/ebsif/lock.json").write_text(
-        json.dumps(
-            {"image": {"sha256": "b" * 64}, "user_software": {node.software.name: "a" * 64}}, indent=2, sort_keys=True
-        )
-    )
+    record = {"image": {"sha256": "b" * 64}, "user_software": {node.software.name: "a" * 64}}
+    (node.root / "share/ebsif/lock.json").write_text(json.dumps(record, indent=2, sort_keys=True))
     assert node.plan("--image")[1] == [f"{digest(node.software)} {node.software}", f"{'b' * 64} {node.image}"]

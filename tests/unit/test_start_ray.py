@@ -9,14 +9,13 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CONTAINER_FILES, processes_with
+from support import CONTAINER_FILES, processes_with, started
 
 START = CONTAINER_FILES / "runscripts/start-ray.py"
 
@@ -74,33 +73,17 @@ class Nodes:
         """Let Ray have another version."""
         for path in self.folder.glob("ray-*.dist-info"):
             shutil.rmtree(path)
-        (self.folder / f"ray-{version}.dist-info").mkdir()
-        (self.folder / f"ray-{version}.dist-info/METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n"
-        )
+        info = self.folder / f"ray-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
 
     def start(self, rank, *arguments, **environment):
         """Start a node; return its Popen."""
-        process = subprocess.Popen(
-            [sys.executable, self.script, "--cpus=3", "--gpus=2", "--tokens-since=2.52", *arguments],
-            cwd=self.folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(self.folder),
-                "STAND_IN": str(self.folder),
-                "RAY_AUTH_TOKEN": self.SECRET,
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(self.port),
-                "ROCR_VISIBLE_DEVICES": "4,5",
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(self.folder), "STAND_IN": str(self.folder)}
+        job = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "ROCR_VISIBLE_DEVICES": "4,5"}
+        job |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port), "RAY_AUTH_TOKEN": self.SECRET}
+        command = [sys.executable, self.script, "--cpus=3", "--gpus=2", "--tokens-since=2.52", *arguments]
+        process = started(command, cwd=self.folder, env={**own, **job, **environment})
         self.processes.append(process)
         return process
 
@@ -153,13 +136,9 @@ def test_ray_on_two_nodes(nodes):
         assert (told["token"], told["modes"]) == (nodes.SECRET, ["0o600", "0o700"])
         assert nodes.SECRET not in str(told["options"])
         # what is for a rank isn't for Ray's workers
-        assert told["variables"] == {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": told["variables"]["RAY_AUTH_TOKEN_PATH"],
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "HIP_VISIBLE_DEVICES": "4,5",
-            "VLLM_HOST_IP": "127.0.0.1",
-        }
+        place = told["variables"]["RAY_AUTH_TOKEN_PATH"]
+        tokens = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": place, "RAY_USAGE_STATS_ENABLED": "0"}
+        assert told["variables"] == {**tokens, "HIP_VISIBLE_DEVICES": "4,5", "VLLM_HOST_IP": "127.0.0.1"}
 
 
 @pytest.mark.parametrize(

@@ -42,24 +42,10 @@ def record(module, date=None):
     """Return a record of the catalog with a version and a suffix."""
     version, _, suffix = module.partition("-")
     site = SimpleNamespace(moduleclass="ai")
-    return Container.of(
-        "Tool",
-        {
-            "version": version,
-            "suffix": f"-{suffix}",
-            "date": date,
-            "label": None,
-            "archived": None,
-            "default": False,
-            "aliases": [],
-            "components": {},
-            "hash": None,
-            "python": None,
-            "variant": None,
-        },
-        site,
-        None,
-    )
+    known = {"version": version, "suffix": f"-{suffix}", "date": date, "default": False}
+    known |= {"aliases": [], "components": {}}
+    unknown = dict.fromkeys(("label", "archived", "hash", "python", "variant"))
+    return Container.of("Tool", {**known, **unknown}, site, None)
 
 
 @pytest.mark.parametrize("pair", VERSIONS)
