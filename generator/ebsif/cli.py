@@ -276,7 +276,7 @@ def unknown_command(name: str, arguments: "Sequence[str]") -> str:
         return f"there is no command '{name}': did you mean `{OTHER_WORDS[name]}`? (see `ebsif --help`)"
     if name.startswith("-"):
         return f"options follow a command: ebsif COMMAND {name} (see `ebsif --help`)"
-    similar = difflib.get_close_matches(name, COMMANDS)
+    similar = difflib.get_close_matches(name, [*COMMANDS, "help"])
     return (
         f"there is no command '{name}'"
         + (f": did you mean {' or '.join(similar)}?" if similar else "")

@@ -206,4 +206,13 @@ def line_of(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     name = f"  {', '.join(action.option_strings)}{value}"
     text = parser._get_formatter()._expand_help(action)
     name = f"{name:<{TEXT}}" if len(name) < TEXT - 1 else f"{name}  "
-    return name + textwrap.shorten(text, max(COLUMNS - len(name), 20), placeholder=" ...")
+    return name + summary(text, max(COLUMNS - len(name), 20))
+
+
+def summary(text: str, width: int) -> str:
+    """Return a help, or the longest part of it that fits and says something by itself: without what explains more."""
+    if len(text) <= width:
+        return text
+    ends = [one.start() for one in re.finditer(r"[;,] | \(", text[: width + 2])]
+    whole = [text[:end] for end in ends if text.count("(", 0, end) == text.count(")", 0, end)]
+    return whole[-1] if whole else textwrap.shorten(text, width, placeholder=" ...")

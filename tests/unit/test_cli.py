@@ -41,6 +41,7 @@ def run(*arguments, **options):
     [
         (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
         (["nonsense"], "ebsif: there is no command 'nonsense' "),
+        (["helo"], "ebsif: there is no command 'helo': did you mean help? "),
         (["--site", "lumi", "list"], "ebsif: the command comes first: `ebsif list --site lumi` "),
         (["lock"], "ebsif: no container given"),
         (["lock", "one", "two"], "ebsif: unrecognized arguments: two: usage: ebsif lock [CONTAINER] [OPTION...] "),
@@ -140,6 +141,8 @@ def test_helps(words, capsys):
 
     short, complete = printed(*words), printed(*words[:-1], "--help")
     assert len(short.splitlines()) <= 24 and max(map(len, short.splitlines())) <= 80
+    # the first part of a long help, which says something by itself
+    assert not re.search(r"^  -.*\.\.\.$", short, re.MULTILINE)
     assert printed("help", *words[:-1]) == complete
     assert "docs/" in complete
     if words[:-1]:

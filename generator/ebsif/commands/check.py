@@ -39,7 +39,7 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
-    add_all_sites(parser, "check all sites of your own catalogs or, without any, the sites that come with ebsif")
+    add_all_sites(parser, "check all sites of your own catalogs (without any: the sites that come with ebsif)")
     add_strict(parser)
     parser.add_argument("--quick", action="store_true", help="skip the checks that need EasyBuild (parameters, style)")
     parser.add_argument(
@@ -63,7 +63,7 @@ def configure(parser: ArgumentParser) -> None:
         "--schema",
         metavar="NAME",
         choices=sorted(schema.MODELS),
-        help="print the JSON Schema of a kind of file: %(choices)s",
+        help="print the JSON Schema of a kind of file (%(choices)s)",
     )
 
 

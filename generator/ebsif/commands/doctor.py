@@ -53,7 +53,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="with --installed: also compare the SHA256 of images and user software, which takes time",
+        help="with --installed: also compare SHA256s (of images and user software, which takes time)",
     )
     add_settings(parser)
     add_strict(parser)

@@ -122,8 +122,8 @@ def configure(parser: ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
-        "except for the last two); -: the lines of a requirements.txt from standard input",
+        help="the packages in a file (requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml; "
+        "repeatable, except for the last two); -: the lines of a requirements.txt from standard input",
     )
     parser.add_argument(
         "--name",
@@ -165,7 +165,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="with --replace: also replace packages that are compiled or built for the machine",
+        help="with --replace: also packages that are compiled, or built for the machine",
     )
     parser.add_argument(
         "--apt",

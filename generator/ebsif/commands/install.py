@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rebuild",
         action="store_true",
-        help="install existing modules again; with --all, only modules that have changed in the catalog since",
+        help="install existing modules again (with --all, only those that have changed in the catalog since)",
     )
     add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
     add_dry_run(parser, "only print the easyconfigs")

@@ -48,7 +48,7 @@ def configure(parser: ArgumentParser) -> None:
     add_installations(parser)
     add_settings(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
+    what.add_argument("--verify", action="store_true", help="compare the SHA256s of images and user software")
     what.add_argument(
         "--has",
         metavar="PACKAGE",

@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
         "--command",
         dest="runtime",
         action="store_true",
-        help="print the words to put before a command that runs in the container",
+        help="print the words that run a command in the container",
     )
     add_overwrite(parser, "--write")
 

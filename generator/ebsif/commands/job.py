@@ -22,7 +22,7 @@ from ebsif.catalog import selection
 from ebsif.catalog.fieldtypes import is_duration
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import STAGED, Site
-from ebsif.commands.options import add_json, add_name, add_output, add_settings, names_of, settings_of
+from ebsif.commands.options import add_json, add_name, add_output, add_overwrite, add_settings, names_of, settings_of
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import report, runtimecommand
@@ -59,13 +59,14 @@ other_words = otherwords.advice
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "the module")
-    parser.add_argument(
-        "--install", metavar="EASYCONFIG", help="install this easyconfig; arguments after -- are for eb"
-    )
     add_settings(parser)
+    # what is needed most comes first, which -h shows
     what = parser.add_argument_group("what to do with the script")
-    add_output(what, "write the script to this file (default: print it)", metavar="FILE")
+    add_output(what, "write the script to this file (default: print it)", metavar="FILE", overwrite=False)
     what.add_argument("--submit", action="store_true", help="also submit the job")
+    add_resources(parser.add_argument_group("resources (default: the site's)"))
+    add_running(parser.add_argument_group("how the program runs"))
+    add_overwrite(what)
     what.add_argument(
         "--segments",
         type=count,
@@ -74,26 +75,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --submit: submit N jobs, each of which starts after the success of the one before",
     )
     add_json(what)
-    add_resources(parser.add_argument_group("resources (default: the site's)"))
-    add_running(parser.add_argument_group("how the program runs"))
+    parser.add_argument(
+        "--install", metavar="EASYCONFIG", help="install this easyconfig; arguments after -- are for eb"
+    )
 
 
 def add_resources(parser: argparse._ArgumentGroup) -> None:
     """Add the options for resources, and others that the scheduler reads."""
     parser.add_argument("-N", "--nodes", type=count, default=1, help="number of nodes (default: 1)")
-    parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks per node")
-    parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
-    parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
-    parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
     parser.add_argument(
         "--time",
         type=duration,
         metavar="TIME",
-        help="time limit, as Slurm reads it: MINUTES, M:SS, H:MM:SS, or D-H[:MM[:SS]] with days",
+        help="time limit, as Slurm reads it (MINUTES, M:SS, H:MM:SS, or D-H[:MM[:SS]] with days)",
     )
-    parser.add_argument("--name", help="name of the job (default: name of the program)")
     parser.add_argument("--account", help="account (project) to charge")
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
+    parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
+    parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks per node")
+    parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
+    parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
+    parser.add_argument("--name", help="name of the job (default: name of the program)")
     parser.add_argument(
         "--scheduler",
         metavar="OPTIONS",

@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
         "--format",
         choices=["lock", "sbom", "eb"],
         default="lock",
-        help="what to print: the record, a bill of materials, or an easyconfig (default: lock)",
+        help="what to print (the record, a bill of materials, or an easyconfig; default: lock)",
     )
     parser.add_argument("--name", help="with eb: name of the extension (default: the module's)")
     parser.add_argument(

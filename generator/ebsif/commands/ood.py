@@ -23,7 +23,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="ID",
-        help="name of the cluster's file in /etc/ood/config/clusters.d (default: name of the site)",
+        help="name of the cluster (of its file in /etc/ood/config/clusters.d; default: name of the site)",
     )
     add_settings(parser)
 

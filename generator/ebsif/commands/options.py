@@ -155,7 +155,7 @@ def add_overwrite(parser: argparse._ActionsContainer, option: str = "-o") -> Non
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help=f"with {option}: replace files that this command has not written, or that were changed since",
+        help=f"with {option}: replace files that it hasn't written, or that were changed since",
     )
 
 

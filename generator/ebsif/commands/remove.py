@@ -63,8 +63,8 @@ def configure(parser: ArgumentParser) -> None:
         metavar="DIRECTORY",
         action="append",
         default=[],
-        help="also search this prefix of EasyBuild or directory of modules for modules that use the "
-        "image (repeatable); for administrators whose users install elsewhere",
+        help="also search here for modules that use the image (in a prefix of EasyBuild or a directory of modules; "
+        "repeatable; for administrators whose users install elsewhere)",
     )
     add_yes(parser)
 

@@ -46,7 +46,7 @@ def configure(parser: ArgumentParser) -> None:
             metavar="CONTAINER",
             nargs="+",
             default=[],
-            help="leave these out: NAME, NAME/VERSION or a part of a name",
+            help="leave these out (NAME, NAME/VERSION or a part of a name)",
         ),
     )
     add_overwrite(parser)
