@@ -272,8 +272,8 @@ def test_list(place):
     # F5: like grep, no match is status 1; an empty array is JSON
     result = run(place, "list", *MINE, "--has", "vllm", status=1)
     # docs A4: what a record doesn't have may be in the image
-    said = "ebsif: no container is known to have vllm; the catalog lists the main components only (`ebsif extend "
-    assert result.stdout == "" and result.stderr.startswith(f"{said}CONTAINER --add NAME` adds a Python package)")
+    said = "ebsif: no container is known to have vllm; the catalog lists the main components only (`ebsif installed "
+    assert result.stdout == "" and result.stderr.startswith(f"{said}--has NAME` searches installed modules, `ebsif ")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # docs A6: nothing that is mistyped, or no Python package, becomes part of a command
     for word, said in (

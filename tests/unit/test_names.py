@@ -58,7 +58,7 @@ def test_names_that_the_tab_key_completes(prefix):
     assert complete_sites("l", options) == ["local", "lumi"]
 
 
-def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
+def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path, ebsif):
     """N-01, V-07: an alias, unless another directory or an older base makes it wrong; less may be typed."""
 
     def said(module):
@@ -81,6 +81,12 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     assert said(LATER) == ("PyTorch/mine", "mine", "PyTorch/mine", LATER)
     assert said(MINE) == (MINE, MINE, MINE, MINE)
     assert said(BASE) == (*["PyTorch/2.13.0-demo"] * 3, BASE)
+    assert re.search(r"^PyTorch/2\.13\.0-demo +here ", ebsif("list").out, re.MULTILINE)
+    with monkeypatch.context() as environment:
+        loaded = (Names().installed_as(LATER).root, LATER, f"/x:{prefix.modules}/{LATER}.lua")
+        for name, value in zip(("CONTAINERROOT", "EBSIF_LOADED_MODULE", "_LMFILES_"), loaded):
+            environment.setenv(name, str(value))
+        assert places.loaded().load == "module load PyTorch/mine"
     assert (planned("20261122.2"), planned("20261121")) == ("PyTorch/mine", MINE)
     for text, name in (
         ("mine", "PyTorch/mine"),

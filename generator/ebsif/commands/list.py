@@ -8,6 +8,7 @@ import dataclasses
 import json
 import shlex
 from argparse import ArgumentParser, Namespace
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
@@ -86,6 +87,7 @@ def run(options: Namespace) -> int:
     containers = selection.newest_first(containers)
     there = modulestool.have_module_files(name for one in containers for name in one.modules)
     installed = {one for one in containers if not there.isdisjoint(one.modules)}
+    typed = names_to_type(installed)
     if options.json:
         print(json.dumps([{**as_data(one), "installed": one in installed} for one in containers], indent=2))
     elif containers:
@@ -94,7 +96,7 @@ def run(options: Namespace) -> int:
             ["container", "installed", "python", "in the image", "site"][:number],
             [
                 [
-                    one.module,
+                    typed.get(one, one.module),
                     "here" if one in installed else "",
                     one.python or "",
                     ", ".join(filter(None, [format_components(one), *keywords(one, wanted)])),
@@ -125,6 +127,16 @@ def run(options: Namespace) -> int:
     return FOUND if is_searched and not containers else 0
 
 
+def names_to_type(containers: Collection[Container]) -> dict[Container, str]:
+    """Return the shortest names that installed containers have here, for `module load`, too (N-01)."""
+    if not containers:
+        return {}
+    from ebsif.installed import places
+
+    found = ((one, places.of_container(one)) for one in containers)
+    return {one: places.short(installation) for one, installation in found if installation}
+
+
 def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Container]) -> str:
     """Return what to say if no container has what was asked for: similar words, or how to add a Python package."""
     sites = {one.site.title: one.site.gpu for one in containers}
@@ -135,7 +147,10 @@ def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Con
         return f"the GPUs of {', '.join(sites)} don't use {GPU_KINDS[asked[0]].title}: the containers have {here}"
     known = {word for one in containers for word in (*one.versions, *map(normal_name, one.keywords))}
     similar = [did_you_mean(normal_name(one.name), known) for one in wanted if normal_name(one.name) not in known]
-    advice = "; the catalog lists the main components only (`ebsif extend CONTAINER --add NAME` adds a Python package)"
+    advice = (
+        "; the catalog lists the main components only (`ebsif installed --has NAME` searches installed modules, "
+        "`ebsif extend CONTAINER --add NAME` adds a Python package)"
+    )
     return f"no container is known to have {', '.join(texts)}{next(filter(None, similar), advice)}"
 
 

@@ -274,7 +274,11 @@ def loaded() -> Optional[Installation]:
     if not root or not is_there(Path(root)):
         return None
     installation = of_directory(Path(root))
-    return Installation(installation.root, module or installation.module)
+    module = module or installation.module
+    # below the directory of `module use`
+    uses = (file.removesuffix(".lua").removesuffix(f"/{module}") for file in os.environ.get("_LMFILES_", "").split(":"))
+    found = known(map(Path, filter(None, uses)), module)
+    return next((one for one in found if is_same(one.root, installation.root)), Installation(installation.root, module))
 
 
 # --- module files
