@@ -1,5 +1,6 @@
 """What is installed: found below prefixes and module directories, with the state of each part. No image is needed."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,7 +14,6 @@ from pathlib import Path
 import ebsif.files
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
-from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalog.records import Archive
@@ -40,11 +40,6 @@ def found(*named):
 def unreadable(path):
     """The problem of a place that others don't let us read, as `found` returns it."""
     return f"|{path}|can't be read, so what is installed there is unknown: Permission denied"
-
-
-def denied(path):
-    """Raise the error of a file or directory that can't be read."""
-    raise PermissionError(13, "Permission denied", str(path))
 
 
 def test_every_kind_of_directory(eb_prefix):
@@ -90,80 +85,63 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     assert f"error: its installation has no {bare}/share/ebsif/lock.json: install it again" in texts[LATER]
     assert f"error: its installation {gone} is gone: remove the module file, or install it again" in texts[OTHER]
     assert texts[BASE].startswith("note: not installed with ebsif")
-    # as root, no directory is unreadable
-    listed = places.Path.iterdir
-    monkeypatch.setattr(places.Path, "iterdir", lambda path: denied(path) if path.name == "PyTorch" else listed(path))
-    (one,) = places.installations([str(eb_prefix.software)])[1]
-    assert (one.level, f"|{one.path}|{one.text}") == ("warning", unreadable(eb_prefix.software / "PyTorch"))
-    # other accounts may close theirs
-    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
-    assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
+    with closed(eb_prefix.software / "PyTorch"):
+        (one,) = places.installations([str(eb_prefix.software)])[1]
+        assert (one.level, f"|{one.path}|{one.text}") == ("warning", unreadable(eb_prefix.software / "PyTorch"))
+        # other accounts may close theirs
+        monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
+        assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
 
 
-def test_a_closed_installation(eb_prefix, monkeypatch):
-    """I-01: what others don't let us read is named, found by its module file or its directory."""
+@contextlib.contextmanager
+def closed(path):
+    """Let nobody read a file or directory for a while."""
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        yield
+    finally:
+        path.chmod(mode)
+
+
+@pytest.mark.parametrize(
+    ("part", "named", "is_found"),
+    [
+        # found by its module or its directory; nobody is told to remove its module
+        (f"software/{MINE}", f"software/{MINE}", False),
+        ("software/PyTorch", f"software/{MINE}", False),
+        # a module that only its owner may load
+        (f"modules/all/{MINE}.lua", f"modules/all/{MINE}.lua", False),
+        # there may be more modules, also in a new prefix (umask 027) on MODULEPATH
+        ("modules/all/Closed", "modules/all/Closed", True),
+        ("other", "other/modules", True),
+    ],
+)
+def test_what_others_do_not_let_us_read(eb_prefix, monkeypatch, ebsif, part, named, is_found):
+    """I-01: it is named once, by whatever way it is found, and what is elsewhere is found."""
     root = eb_prefix.install(MINE)
-    (root / "share/ebsif/lock.json").unlink()
-    monkeypatch.setattr(places, "is_closed", lambda path: path == root)
-    assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [unreadable(root)])
-    # once, by whatever way
-    assert found(eb_prefix.modules, eb_prefix.software, root.parent) == found() == ([], [unreadable(root)])
-
-
-def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
-    """I-01: nobody is told to remove the module of an installation that is only closed to this account."""
-    root = eb_prefix.install(MINE)
-    (root / "share/ebsif/lock.json").unlink()
-    lstat = os.lstat
-    monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied(path) if path == root else lstat(path, **how))
-    assert found(eb_prefix.modules)[1] == [unreadable(root)]
-
-
-def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, ebsif):
-    """I-01: that there may be more modules is said once, by whatever way it is found."""
-    eb_prefix.install(MINE)
-    closed = eb_prefix.modules / "Closed"
-    closed.mkdir()
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: scandir(path) if str(path) != str(closed) else denied(path))
-    assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [unreadable(closed)])
-    said = ebsif("remove", MINE, "--dry-run")
-    assert f"{closed} can't be read: if a module there uses the image" in " ".join(said.err.split())
-
-
-def test_a_directory_on_modulepath_that_may_not_be_looked_for(eb_prefix, monkeypatch):
-    """I-01: a new prefix may be closed to others (umask 027): there may be modules in it, so nobody is told of none."""
-    eb_prefix.install(MINE)
-    closed = eb_prefix.software.parent / "closed/modules"
-    monkeypatch.setenv("MODULEPATH", f"{closed}:{closed.parent / 'gone'}")
-
-    def check(path):
-        if isinstance(path, (str, Path)) and Path(path).is_relative_to(closed):
-            denied(path)
-
-    for place, name in ((os, "stat"), (os, "lstat"), (Path, "iterdir")):
-        real = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda path, real=real, **how: check(path) or real(path, **how))
-    assert found() == ([MINE], [unreadable(closed)])
-    # and a module that is elsewhere is found
-    assert [one.module for one in places.known([closed, eb_prefix.modules], MINE)] == [MINE]
-
-
-def test_a_closed_module_file(eb_prefix, monkeypatch):
-    """I-01: a module that only its owner may load isn't left out without a word."""
-    eb_prefix.install(MINE)
-    path = next(path for path in eb_prefix.modules.rglob("*") if path.is_file())
-    monkeypatch.setattr(Path, "read_text", lambda self, **_: denied(self))
-    assert found(eb_prefix.modules) == ([], [unreadable(path)])
+    top, modules = eb_prefix.software.parent, [MINE] if is_found else []
+    for folder in (eb_prefix.modules / "Closed", top / "other/modules"):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("MODULEPATH", f"{top}/other/modules:{top}/gone")
+    with closed(top / part):
+        # elsewhere, the installation is found, or its directory named
+        ways = [(eb_prefix.modules,)] if part.endswith(("/PyTorch", ".lua")) else [()]
+        if part == f"software/{MINE}":
+            ways += [(eb_prefix.modules,), (eb_prefix.software,), (eb_prefix.modules, eb_prefix.software, root.parent)]
+        for way in ways:
+            assert found(*way) == (modules, [unreadable(top / named)])
+        if is_found:
+            assert [one.module for one in places.known([top / named, eb_prefix.modules], MINE)] == modules
+            said = " ".join(ebsif("remove", MINE, "--dry-run").err.split())
+            assert f"{top / named} can't be read: if a module there uses the image" in said
 
 
 def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     """I-01: the message names its path once."""
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
-    monkeypatch.setattr(Record, "read", denied)
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != lock and access(path, mode))
+    lock.chmod(0)
     one = places.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
