@@ -252,34 +252,22 @@ def test_long_texts_are_not_cut_within_words(text, parts):
 
 def test_short_entries_stand_beside_each_other():
     """docs F: flags and short values share lines, lists and long values don't; a script begins at its bracket."""
-    stage = {
-        "name": "kernels",
-        "heavy": True,
-        "requirements": ["flash-attn"],
-        "env": {"A": "1", "B": "b" * 70, "C": "2"},
-        "pre": [f"git clone {'u' * 90}\nmake"],
-        "modules": ["gcc/12", "cuda/12"],
-    }
-    code = easyconfig.literal([stage])
-    assert (
-        code
-        == f"""[
+    stage = {"name": "kernels", "heavy": True, "requirements": ["flash-attn"], "env": {"A": "1", "B": "b" * 70}}
+    stage.update(pre=[f"git clone {'u' * 90}\nmake"], modules=["gcc/12", "cuda/12"])
+    code = f"""[
     {{
         'name': 'kernels', 'heavy': True,
         'requirements': ['flash-attn'],
-        'env': {{'A': '1', 'B': '{"b" * 70}', 'C': '2'}},
+        'env': {{'A': '1', 'B': '{"b" * 70}'}},
         'pre': [\"""git clone {"u" * 90}
 make\"""],
         'modules': ['gcc/12', 'cuda/12'],
     }},
 ]"""
-    )
+    assert easyconfig.literal([stage]) == code
     assert ast.literal_eval(code) == [stage]
     stage["env"]["B"] += "b" * 20
-    assert f"""            'A': '1',
-            'B': '{"b" * 90}',
-            'C': '2',
-""" in easyconfig.literal([stage])
+    assert f"            'A': '1',\n            'B': '{'b' * 90}',\n" in easyconfig.literal([stage])
 
 
 LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x00", "\x1b")
@@ -454,15 +442,12 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
 def test_the_network_and_the_driver_of_lumi():
     """S002-60, L-02, L-05: network variables come from the profile; the AI Factory's images remove them."""
     lumi = site.read("lumi")
-    names = ("NCCL_SOCKET_IFNAME", "NCCL_NET_GDR_LEVEL")
-    values = {name: lumi.network_env[name] for name in names}
-    assert values == {"NCCL_SOCKET_IFNAME": "hsn", "NCCL_NET_GDR_LEVEL": "3"}
+    values = {"NCCL_SOCKET_IFNAME": "hsn", "NCCL_NET_GDR_LEVEL": "3"}
+    expected = {"lumi-multitorch": dict.fromkeys(values), "PyTorch": values}
     for one in reading.read(lumi, site.SITES / "lumi"):
         found = easyconfig.parameters(one).get("network_env", {})
-        if one.name == "lumi-multitorch":
-            assert [found[name] for name in names] == [None, None], one.module
-        if one.name == "PyTorch":
-            assert {name: str(found[name]) for name in names} == values, one.module
+        if one.name in expected:
+            assert {name: found[name] for name in values} == expected[one.name], one.module
     assert lumi.driver_rocm == ["6.1", "7.2"]
 
 
@@ -729,12 +714,27 @@ def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, propertie
     assert texts(", upgrade_pip: true") == []
 
 
-def test_duplicate_names(read, tmp_path):
-    """Two records with one name and suffix: installing one would replace the other's module."""
-    ((level, line, text),) = found(read, tmp_path, HEAD + RECORD + RECORD)
-    assert (level, line) == ("error", 20)
-    assert "another container has the same name and suffix (" in text
-    assert "PyTorch.yaml:16): give" in text
+@pytest.mark.parametrize(
+    ("first", "second", "line", "expected"),
+    [
+        # installing one would replace the other's module
+        (None, None, 20, r"another container has the same name and suffix \(.*PyTorch.yaml:16\): give"),
+        # N12: the module that is installed last would have the alias, or the module itself hides it
+        ("aliases: [latest]", "aliases: [new, Latest]", 21, "alias 'Latest' is also a name of PyTorch/2.10-"),
+        ("aliases: []", "aliases: [{module}]", 21, "alias '{module}' is also a name of PyTorch/{module}"),
+        # S004-10: the name without a version can stand for one container only
+        ("default: true", "default: true", 21, "PyTorch.yaml:16, so 'PyTorch' is ambiguous"),
+    ],
+)
+def test_names_that_two_records_have(read, tmp_path, first, second, line, expected):
+    """S004-10, N12: commands would take one of them without a word, or call the name ambiguous."""
+    (one,) = read(HEAD + RECORD)
+    records = RECORD + RECORD
+    if first:
+        records = f"{RECORD}    {first}\n{RECORD.replace('2.10', '2.4.0')}    {second}\n"
+    records, expected = (text.replace("{module}", one.full_version) for text in (records, expected))
+    ((level, at, text),) = found(read, tmp_path, HEAD + records)
+    assert (level, at) == ("error", line) and re.search(expected, text)
 
 
 def test_labels_in_a_family_without_a_suffix(read, tmp_path):
@@ -750,32 +750,13 @@ def test_labels_in_a_family_without_a_suffix(read, tmp_path):
     assert found(read, tmp_path, f"{named}{RECORD}    label: mine\n    suffix: -x\n") == []
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ("[latest]", "[new, Latest]", "alias 'Latest' is also a name of PyTorch/2.10-"),
-        ("[]", "[{module}]", "alias '{module}' is also a name of PyTorch/{module}"),
-    ],
-)
-def test_aliases_of_two_containers(read, tmp_path, first, second, expected):
-    """N12: the module that is installed last would have the alias, or the module itself hides it."""
+def test_aliases_and_defaults_of_one_record(read, tmp_path):
+    """S004-10, N12: its own version, and that of other software, is no alias of another; one default is enough."""
     (one,) = read(HEAD + RECORD)
-    second, expected = (text.format(module=one.full_version) for text in (second, expected))
-    other = RECORD.replace("2.10", "2.4.0")
-    records = f"{RECORD}    aliases: {first}\n{other}    aliases: {second}\n"
-    ((level, line, text),) = found(read, tmp_path, HEAD + records)
-    assert (level, line) == ("error", 21) and text.startswith(expected)
-    # its own version, and that of other software, is none
     assert found(read, tmp_path, f"{HEAD}{RECORD}    aliases: [{one.full_version}, x]\n") == []
-
-
-def test_two_defaults(read, tmp_path):
-    """S004-10: the name without a version can stand for one container only; commands would call it ambiguous."""
     second = RECORD.replace("2.10", "2.11")
     assert found(read, tmp_path, f"{HEAD}{RECORD}{second}    default: true\n") == []
     assert selection.find_one(read(f"{HEAD}{RECORD}    default: true\n{second}"), "PyTorch").version == "2.10"
-    ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    default: true\n{second}    default: true\n")
-    assert (level, line) == ("error", 21) and "PyTorch.yaml:16, so 'PyTorch' is ambiguous" in text
     # no command takes one with a label for the default
     labeled = f"{HEAD}{RECORD}    default: true\n{RECORD}    label: mine\n    default: true\n"
     assert found(read, tmp_path, labeled) == []
