@@ -150,9 +150,9 @@ def check_without_the_image_of_the_base(family):
             assert words[1] != "0"
             assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
         code = (
-            "import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import places, removal\n"
+            "import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import removal, search\n"
             "framework.session(tuple(sys.argv[2:]))\n"
-            "print(*removal.users_of(pathlib.Path(sys.argv[1]), places.everything()))"
+            "print(*removal.users_of(pathlib.Path(sys.argv[1]), search.everything()))"
         )
         found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
         # one of them by the name that people type

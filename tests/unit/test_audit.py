@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from ebsif.cli import main
-from ebsif.installed import audit, places
+from ebsif.installed import audit, search
 from prefixes import BASE, MINE
 
 WITHOUT_NETWORK = "give a bill of materials to osv-scanner or grype: `ebsif lock MODULE --format sbom`"
@@ -93,7 +93,7 @@ def test_what_is_not_audited(prefix, service, monkeypatch, ebsif):
     closed.mkdir(parents=True)
     # another account has closed it
     closed.chmod(0)
-    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(search.os, "getuid", lambda: os.geteuid() + 1)
     # a module that is named twice is audited once
     modules = [BASE, str(prefix.software / BASE), str(prefix.software)]
     said = ebsif("installed", "--audit", *modules, status=1)

@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.sitevalues import CACHES, GPU_KINDS
 from ebsif.catalog import reading
 from ebsif.catalog import site as sites
 from ebsif.images import inspection
-from ebsif.installed import places
+from ebsif.installed import places, search
 from ebsif.installed.health import examination, files, hardware, hostfiles, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -632,7 +632,7 @@ def test_a_module_that_is_being_installed(subject, eb_prefix):
     assert places.easybuild_lock(link / "Example/1.0-x") == link / ".locks" / theirs.name
     theirs.rename(lock)
     (root / "share/ebsif/lock.json").unlink()
-    assert [(each.level, each.text) for each in places.installations()[1]] == [(WARNING, text)]
+    assert [(each.level, each.text) for each in search.installations()[1]] == [(WARNING, text)]
 
 
 def test_an_error_ends_the_checks_of_a_module(subject):

@@ -21,7 +21,7 @@ from ebsif.catalog.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import owner
-from ebsif.installed import imagestate, places, removal, report, softwarestate
+from ebsif.installed import imagestate, places, removal, report, search, softwarestate
 from ebsif.installed.health import files
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -33,7 +33,7 @@ from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 def found(*named):
     """The modules in directories, and the texts of the problems."""
-    installations, problems = places.installations([str(one) for one in named])
+    installations, problems = search.installations([str(one) for one in named])
     return [one.module for one in installations], [f"{one.subject}|{one.path}|{one.text}" for one in problems]
 
 
@@ -79,18 +79,18 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
         '{"image": {"file": "a"}, "module": []}',
     ):
         lock.write_text(text)
-        (one,), problems = places.installations()
+        (one,), problems = search.installations()
         assert (one.module, str(lock) in one.damage) == (MINE, True), text
     texts = {one.subject: f"{one.level}: {one.text}" for one in problems}
     assert f"error: its installation has no {bare}/share/ebsif/lock.json: install it again" in texts[LATER]
     assert f"error: its installation {gone} is gone: remove the module file, or install it again" in texts[OTHER]
     assert texts[BASE].startswith("note: not installed with ebsif")
     with closed(eb_prefix.software / "PyTorch"):
-        (one,) = places.installations([str(eb_prefix.software)])[1]
+        (one,) = search.installations([str(eb_prefix.software)])[1]
         assert (one.level, f"|{one.path}|{one.text}") == ("warning", unreadable(eb_prefix.software / "PyTorch"))
         # other accounts may close theirs
-        monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
-        assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
+        monkeypatch.setattr(search.os, "getuid", lambda: os.geteuid() + 1)
+        assert {one.level for one in search.installations([str(eb_prefix.software)])[1]} == {"note"}
 
 
 @contextlib.contextmanager
@@ -142,12 +142,12 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
     lock.chmod(0)
-    one = places.installations([str(root)])[0][0]
+    one = search.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
     (finding,) = files.state(Subject(one, Machine()))
     assert finding.text == f"{one.damage}: run `chmod u+rX {lock}`"
-    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(search.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
     with pytest.raises(EbsifError, match=f"can't be found: {ask}, and then remove it"):
@@ -198,7 +198,7 @@ def state(root, **changes):
     """The state of the image of an installation whose record is changed, without and with reading it."""
     before = json.loads((root / "share/ebsif/lock.json").read_text())["image"]
     record(root, image={key: value for key, value in {**before, **changes}.items() if value is not None})
-    one = places.installations([str(root)])[0][0]
+    one = search.installations([str(root)])[0][0]
     return tuple(imagestate.examine(one, verify) for verify in (False, True))
 
 
@@ -244,7 +244,7 @@ def test_images_of_others(eb_prefix, tmp_path):
     assert state(root, size=6000)[0].problem.endswith(remedy)
     (tmp_path / "a.sif").unlink()
     assert state(root)[0].problem.endswith(f" is gone{remedy}")
-    assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
+    assert report.state_of(search.installations()[0][0], {}) == ["image gone"]
     # 57-h1.11: where that module is still installed, one command does both, or only the others have to be
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
@@ -269,7 +269,7 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     monkeypatch.setenv("ROOT", str(tmp_path))
     # found in the second one when it was installed; a copy beside it is none that the module uses
     state(root, kind="central", size=5000, source=str(tmp_path / "old/a.sif"), resolved=str(tmp_path / "old/a.sif"))
-    one = places.installations([str(root)])[0][0]
+    one = search.installations([str(root)])[0][0]
     assert imagestate.path_of(one) == tmp_path / "new/a.sif"
     (tmp_path / "new/a.sif").unlink()
     assert imagestate.path_of(one) == tmp_path / "old/a.sif"
@@ -291,7 +291,7 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     # an own copy may be replaced by the site's
     shutil.move(root / "a.sif", tmp_path / "new/a.sif")
     state(root, kind="own")
-    assert imagestate.path_of(places.installations([str(root)])[0][0]) == tmp_path / "new/a.sif"
+    assert imagestate.path_of(search.installations([str(root)])[0][0]) == tmp_path / "new/a.sif"
 
 
 def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
@@ -477,13 +477,13 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
 def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     """I-01: a SquashFS file with the recorded size and time isn't read, unless --verify is given."""
     root = family[MINE]
-    again = softwarestate.change(places.installations([str(root)])[0][0], SoftwareState("not packed", True))
+    again = softwarestate.change(search.installations([str(root)])[0][0], SoftwareState("not packed", True))
     assert again.text == "its user software was changed after the installation, but has the same packages"
     shutil.rmtree(root / "user-software")
     packed = UserSoftware(str(root))
     (root / "user-software.squashfs").write_bytes(b"packed")
     record(root, user_software=packed.fingerprints({}), user_software_file=packed.file_status())
-    one = places.installations([str(root)])[0][0]
+    one = search.installations([str(root)])[0][0]
     with monkeypatch.context() as unread:
         unread.setattr(usersoftware, "compute_checksum", None)
         assert softwarestate.examine(one) == SoftwareState("packed", False)
@@ -552,7 +552,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif" in words
     catalog = report.Catalog("local", [second.replace(archived=True)], eb_prefix.modules)
-    one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
+    one = next(one for one in search.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     (said,) = catalog.compare(one)
     assert said.text == f"its base {second.module} is archived: {second.module} was archived."
     assert catalog.never_installed([]) == []
@@ -587,7 +587,7 @@ def test_lists_are_newest_first(eb_prefix, ebsif, monkeypatch):
     said = ebsif("list", "--site", "lumi", "--json")
     assert [one["module"] for one in json.loads(said.out) if one["installed"]] == [installed_one]
     assert [one["module"] for one in json.loads(ebsif("list", "--mine", "--json").out)] == [MINE, installed_one, LATER]
-    assert [one.module for one in places.everything() if one.module.startswith("PyTorch")][:2] == [LATER, MINE]
+    assert [one.module for one in search.everything() if one.module.startswith("PyTorch")][:2] == [LATER, MINE]
 
 
 def test_showing_what_is_installed(eb_prefix, ebsif):

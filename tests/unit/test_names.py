@@ -21,7 +21,7 @@ from ebsif.commands.options import complete, complete_installed, complete_packag
 from ebsif.environments import repeating
 from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError, UsageError
-from ebsif.installed import doctor, interpreter, places, removal, report
+from ebsif.installed import doctor, interpreter, places, removal, report, search
 from ebsif.installed.names import Names
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -692,7 +692,7 @@ def test_classes_in_the_directory_of_modules(prefix, module, name):
     # EasyBuild's CategorizedModuleNamingScheme has classes in the names
     (prefix.modules / f"{MINE}.lua").rename(file)
     link.symlink_to(file)
-    assert [one.module for one in places.installations()[0]] == [module]
+    assert [one.module for one in search.installations()[0]] == [module]
     assert main(["remove", name, "--yes"]) == 0
     assert not [path for path in (root, file, link) if os.path.lexists(path)]
 

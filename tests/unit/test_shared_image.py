@@ -21,7 +21,7 @@ from ebsif.catalog import stages
 from ebsif.eb import framework
 from ebsif.environments import bases
 from ebsif.errors import EbsifError
-from ebsif.installed import places, removal
+from ebsif.installed import places, removal, search
 from ebsif.installed.places import Installation
 
 CONTENT = b"an image"
@@ -62,7 +62,8 @@ def family(tmp_path, monkeypatch):
     install(software / "Example/2.0")
     install(software / "Other/1.0-refer", "reference", software / "Example/2.0/a.sif")
     monkeypatch.setattr(framework, "prefix", lambda: (software, tmp_path / "modules"))
-    monkeypatch.setattr(places, "directories_of_modules", lambda: [tmp_path / "elsewhere/modules"])
+    for module in (places, search):
+        monkeypatch.setattr(module, "directories_of_modules", lambda: [tmp_path / "elsewhere/modules"])
     monkeypatch.delenv("CONTAINERROOT", raising=False)
     return software / "Example"
 
@@ -91,7 +92,7 @@ def test_who_uses_an_image(family):
     """I-09, E-02: by the directory of the module that has it."""
 
     def users_of(name):
-        return removal.users_of(family / name, places.everything())
+        return removal.users_of(family / name, search.everything())
 
     referring = ["Example/1.0-refer-1"]
     assert users_of("1.0") == referring
@@ -136,9 +137,9 @@ def test_an_image_in_use_is_not_removed(family):
     """I-09: refused with the names of those that need it."""
     base = places.of_directory(family / "1.0")
     with pytest.raises(EbsifError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
-        removal.plan(base, users=places.everything())
+        removal.plan(base, users=search.everything())
     shutil.rmtree(family / "1.0-refer-1")
-    assert family / "1.0" in removal.plan(base, users=places.everything()).paths
+    assert family / "1.0" in removal.plan(base, users=search.everything()).paths
 
 
 def test_an_installed_image_that_was_changed(family, monkeypatch):
@@ -208,7 +209,7 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys, ebsif):
     (tmp_path / "nothing").mkdir()
     (theirs / "closed").mkdir()
     (family / "closed").mkdir()
-    monkeypatch.setattr(places, "is_closed", lambda path: path.name == "closed")
+    monkeypatch.setattr(search, "is_closed", lambda path: path.name == "closed")
     expected = f"{family}/closed, {theirs}/closed can't be read: if a module there uses the image, it will stop working"
     for directory, text in (("nothing", f"{tmp_path}/nothing has no container modules"), ("theirs", expected)):
         removal.possible_users([str(tmp_path / directory)])

@@ -12,7 +12,7 @@ from ebsif.catalog.container import Container
 from ebsif.cli import main
 from ebsif.environments import kernels
 from ebsif.environments.earlier import Earlier
-from ebsif.installed import interpreter, places
+from ebsif.installed import interpreter, search
 from ebsif.installed.names import Names
 from packaging.version import Version
 from prefixes import BASE
@@ -57,7 +57,7 @@ def test_records_and_installed_modules(eb_prefix, monkeypatch, pair, order):
     monkeypatch.setattr(Names, "containers", records)
     for module in pair[::order]:
         eb_prefix.install(f"Tool/{module}", text="")
-    assert [one.module for one in places.everything()] == [f"Tool/{one}" for one in reversed(pair)]
+    assert [one.module for one in search.everything()] == [f"Tool/{one}" for one in reversed(pair)]
     assert Names().installation("Tool").module == Names().find("Tool").module == f"Tool/{pair[1]}"
 
 
@@ -82,7 +82,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
         if not number:
             assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
         assert Names().installation("mine").root == root
-        assert list(Earlier.of(BASE, "mine", places.everything()).by_date)[-1] == date
+        assert list(Earlier.of(BASE, "mine", search.everything()).by_date)[-1] == date
         assert interpreter.extensions(interpreter.without_date(root))[-1] == root
         assert main(["interpreter", "mine", "--write", str(tmp_path / "p"), "--overwrite"]) == 0
         for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):
@@ -90,7 +90,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
             assert done.stdout == f"{root}/interpreter/python\n"
     (kernel,) = kernels.installed(tmp_path / "jupyter/kernels")
     assert kernel.roots[-1] == root
-    assert [one.module.rpartition("-")[2] for one in Names().older(places.everything()[0])] == DATES[-2::-1]
+    assert [one.module.rpartition("-")[2] for one in Names().older(search.everything()[0])] == DATES[-2::-1]
     capsys.readouterr()
 
 

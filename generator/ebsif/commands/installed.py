@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.container.values import format_size
 from ebsif.catalog import selection
 from ebsif.commands.options import add_installations, add_json, add_settings, add_strict, names_of, settings_of
 from ebsif.errors import FOUND, EbsifError, UsageError
-from ebsif.installed import audit, current, names, places, report
+from ebsif.installed import audit, current, names, report, search
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -80,7 +80,7 @@ def run(options: Namespace) -> int:
         return print_matches(matches, [*unknown, *problems], options)
     catalog = catalog_of(options)
     made, total = report.reports(installations, options.verify, catalog)
-    missing = catalog.never_installed(installations) if catalog and places.is_search(options.modules) else []
+    missing = catalog.never_installed(installations) if catalog and search.is_search(options.modules) else []
     findings = [*(finding for each in made for finding in each.findings), *problems]
     if options.json:
         print(
@@ -140,7 +140,7 @@ def audit_installations(installations: list[Installation], problems: list[Findin
     records, named = {}, {}
     # private directories of other accounts are not a problem, but may have modules
     missed = [
-        f"{problem.path}: {problem.message}" for problem in problems if problem.level != NOTE or places.is_gap(problem)
+        f"{problem.path}: {problem.message}" for problem in problems if problem.level != NOTE or search.is_gap(problem)
     ]
     damages = [installation.damage for installation in installations if installation.damage]
     for text in missed + damages:

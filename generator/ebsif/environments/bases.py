@@ -17,7 +17,7 @@ from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
 from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError
-from ebsif.installed import places
+from ebsif.installed import places, search
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
 
@@ -162,7 +162,7 @@ def source_folders(container: Container) -> list[str]:
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     installed = [
         Path(path)
-        for one in places.everything()
+        for one in search.everything()
         if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
         for path in [InstalledImage(str(one.root)).path()]
         if path

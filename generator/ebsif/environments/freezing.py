@@ -7,7 +7,7 @@ from ebsif.eb import easyconfigtext
 from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import check_names
 from ebsif.errors import EbsifError
-from ebsif.installed import current, places
+from ebsif.installed import current, search
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
 
@@ -34,7 +34,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     if not name:
         raise EbsifError(f"{installation.module} has no name of an extension: choose one with --name")
     module_name = f"{module['name']}/{module['version']}{base}"
-    date = date or next(Earlier.of(module_name, name, places.everything()).free_dates())
+    date = date or next(Earlier.of(module_name, name, search.everything()).free_dates())
     check_names(name, date)
     suffix, text = f"{base}-{name}-{date}", path.read_text(encoding="utf-8")
     # all versions are in the requirements

@@ -24,7 +24,7 @@ from ebsif.environments.extension import Companion, Extension
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.environments.request import Request
 from ebsif.errors import FOUND, EbsifError, UsageError
-from ebsif.installed import imagestate, lock, places
+from ebsif.installed import imagestate, lock, places, search
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
@@ -142,7 +142,7 @@ def is_pin(line: str) -> bool:
 def base_of(record: Record, containers: list[Container], site: Site) -> Container:
     """Return the container with the image in a record: of the catalog, else installed. Raise MissingImageError."""
     image, module = record.image, module_of(record)
-    installed = [one for one in places.everything() if has_image(one, image)]
+    installed = [one for one in search.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
     known = [
         one

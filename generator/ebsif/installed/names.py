@@ -22,7 +22,7 @@ from ebsif.catalog.settings import Settings, read_settings
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import expanded, is_there
-from ebsif.installed import imagestate, places
+from ebsif.installed import imagestate, places, search
 from ebsif.installed.places import Installation, shown
 from ebsif.report import output
 from ebsif.report.findings import Finding
@@ -74,7 +74,7 @@ class Names:
     @cached_property
     def everything(self) -> list[Installation]:
         """The installations below EasyBuild's prefix and on MODULEPATH, as they were when a command first asked."""
-        return places.everything()
+        return search.everything()
 
     def installed_as(self, text: str) -> Optional[Installation]:
         """
@@ -390,9 +390,9 @@ def beside(installation: Installation, version: str) -> str:
 
 def installations(names: Names, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
     """Return installations by names or directories (default: all), newest first, and what can't be searched."""
-    directories = list(filter(places.is_place, texts))
+    directories = list(filter(search.is_place, texts))
     named = [names.installation(text) for text in texts if text not in directories]
-    there, problems = places.installations(directories) if directories or not texts else ([], [])
+    there, problems = search.installations(directories) if directories or not texts else ([], [])
     return places.once([*named, *there]), problems
 
 

@@ -19,8 +19,9 @@ from easybuild.easyblocks.generic.container.values import shown_module, system_n
 from ebsif import files
 from ebsif.eb import easyconfigtext
 from ebsif.errors import EbsifError
-from ebsif.installed import current, ownfiles, places
-from ebsif.installed.places import BESIDE, Installation, shown
+from ebsif.installed import current, ownfiles, places, search
+from ebsif.installed.places import Installation, shown
+from ebsif.installed.search import BESIDE
 from ebsif.packages import venv
 from ebsif.packages.lines import names_in
 from ebsif.report import output
@@ -110,14 +111,14 @@ def plan(
 
 def possible_users(directories: Sequence[str]) -> list[Installation]:
     """Return the installations that may use an image, also in other directories; say what can't be searched."""
-    installations, problems = places.installations()
+    installations, problems = search.installations()
     for directory in directories:
-        more, gaps = places.installations([directory])
+        more, gaps = search.installations([directory])
         installations += more
         problems += gaps
         if not more:
             output.note(f"{directory} has no container modules: is it a prefix of EasyBuild or a directory of modules?")
-    closed = list(dict.fromkeys(problem.path for problem in problems if places.is_gap(problem)))
+    closed = list(dict.fromkeys(problem.path for problem in problems if search.is_gap(problem)))
     if closed:
         output.note(f"{', '.join(closed)} can't be read: if a module there uses the image, it will stop working")
     return places.once(installations)

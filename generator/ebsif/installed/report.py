@@ -16,7 +16,7 @@ from ebsif.catalog.container import CatalogError, Container
 from ebsif.eb.easyconfigtext import literals, site_of
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import software_version
-from ebsif.installed import imagestate, lock, places, softwarestate
+from ebsif.installed import imagestate, lock, places, search, softwarestate
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import catalog_name
 from ebsif.installed.places import Installation, shown
@@ -387,7 +387,7 @@ class Row:
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
     """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
-    there = places.everything()
+    there = search.everything()
     words = {shown(one): places.word(one, there) for one in there}
     mine = sorted(
         (one for one in there if one.root.stat().st_uid == os.getuid()),
