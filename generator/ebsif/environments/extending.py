@@ -98,7 +98,7 @@ def make(wish: Wish) -> int:
     check_combinations(wish)
     require_places(wish.request)
     if wish.from_lock:
-        return repeating.make(wish.request, wish.from_lock, wish.module, wish.name)
+        return repeating.repeat(wish.request, wish.from_lock, wish.module, wish.name)
     found = find_base(wish)
     made = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
     if made is DECLINED:

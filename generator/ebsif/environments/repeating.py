@@ -45,7 +45,7 @@ class MissingImageError(EbsifError):
         self.problem = problem
 
 
-def make(request: Request, path: Path, module: Optional[str], name: Optional[str]) -> int:
+def repeat(request: Request, path: Path, module: Optional[str], name: Optional[str]) -> int:
     """Install what a lock says, on a module if one is named; return the exit status."""
     record, names = read(path), request.names
     name = name or name_in(record)
