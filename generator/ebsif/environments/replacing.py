@@ -13,6 +13,7 @@ from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
 from ebsif.packages import typed
+from ebsif.packages.formats.wanted import WantedPackages
 from ebsif.packages.lines import allows, extras_in, has_hash, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
@@ -36,8 +37,10 @@ class Replacement(NamedTuple):
 
 def parse(texts: Sequence[str]) -> list[Replacement]:
     """Return the packages of --replace; raise ExtendingError unless each has an exact version."""
-    lines = typed.parse(texts, "--replace") if texts else []
-    return [Replacement(name_in(line), exact_version_in(line), line) for line in lines]
+    wanted = typed.parse(texts, "--replace") if texts else WantedPackages()
+    if wanted.wrong:
+        raise ExtendingError("\n".join(wanted.wrong))
+    return [Replacement(name_in(line), exact_version_in(line), line) for line in wanted.lines]
 
 
 def exact_version_in(line: str) -> str:

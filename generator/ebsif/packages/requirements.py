@@ -14,7 +14,7 @@ from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
-from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages, WrongLinesError
+from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages
 from ebsif.packages.lines import name_in, parsed
 
 if sys.version_info >= (3, 11):
@@ -37,28 +37,23 @@ def read_all(
     Return the requirements in several files together, as `pip install -r ONE -r OTHER` does, for an image.
 
     Extras and dependency groups are those of their projects. A lock file is complete: pip wants a hash for all packages
-    or for none. Raise WrongLinesError with everything that is wrong.
+    or for none.
     """
     locks = [path for path in paths if is_lock(path)]
     if locks and len(paths) > 1:
-        raise RequirementsError(
-            f"{locks[0]} locks everything that is installed, so it can't be combined with other "
-            "files: lock all of them together, or give it alone"
-        )
+        combined = f"{locks[0]} locks everything that is installed, so it can't be combined with other files"
+        return WantedPackages(wrong=[f"{combined}: lock all of them together, or give it alone"])
     found: dict[Path, WantedPackages] = {}
-    wrong: list[str] = []
     for path in paths:
         try:
             found[path] = read(path, image or KnownImage(), Choice(extras, groups))
-            wrong += found[path].wrong
         except RequirementsError as error:
-            wrong.append(str(error))
-    lines = [line for wanted in found.values() for line in wanted.lines]
+            found[path] = WantedPackages(wrong=[str(error)])
     pins = different_pins(found)
-    if wrong or pins:
-        raise WrongLinesError("\n".join([*wrong, *pins.values()]), [one for one in lines if name_in(one) not in pins])
+    lines = [line for wanted in found.values() for line in wanted.lines if name_in(line) not in pins]
     impossible = [text for wanted in found.values() for text in wanted.impossible]
-    return WantedPackages(list(dict.fromkeys(lines)), list(dict.fromkeys(impossible)))
+    wrong = [text for wanted in found.values() for text in wanted.wrong]
+    return WantedPackages(list(dict.fromkeys(lines)), list(dict.fromkeys(impossible)), [*wrong, *pins.values()])
 
 
 def different_pins(found: Mapping[Path, WantedPackages]) -> dict[str, str]:

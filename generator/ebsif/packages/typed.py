@@ -6,17 +6,16 @@ from pathlib import Path
 
 from ebsif.errors import EbsifError
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import WrongLinesError
+from ebsif.packages.formats.wanted import WantedPackages
 from ebsif.packages.lines import extras_in, has_hash, name_in, with_extras
 
 
-def parse(texts: Sequence[str], option: str = "--add") -> list[str]:
+def parse(texts: Sequence[str], option: str = "--add") -> WantedPackages:
     """
     Return packages of the command line, which an option has, as lines of a requirements.txt, with absolute paths.
 
     Each package has one line, which replaces that of the extension.
     """
-
     for text in texts:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
             raise EbsifError(
@@ -31,11 +30,9 @@ def parse(texts: Sequence[str], option: str = "--add") -> list[str]:
                 f"{option} '{text}' is a directory, and no Python project: it has neither pyproject.toml nor setup.py"
             )
     wanted = requirementstxt.wanted_by([(option, text) for text in texts], Path())
-    if wanted.wrong:
-        raise WrongLinesError("\n".join(wanted.wrong), wanted.lines)
-    lines = list(dict.fromkeys(wanted.lines))
+    wanted.lines = list(dict.fromkeys(wanted.lines))
     named: dict[str, str] = {}
-    for line in lines:
+    for line in wanted.lines:
         name = name_in(line)
         if name in named:
             raise EbsifError(
@@ -43,9 +40,9 @@ def parse(texts: Sequence[str], option: str = "--add") -> list[str]:
                 "it in one requirement, such as 'einops>=0.8,<1'"
             )
         named.update({name: line} if name else {})
-    if not lines:
+    if not wanted.lines and not wanted.wrong:
         raise EbsifError(f"{option} names no package: write a name, such as einops")
-    return lines
+    return wanted
 
 
 def joined(lines: Sequence[str], more: Iterable[str]) -> list[str]:

@@ -22,15 +22,6 @@ class RequirementsError(EbsifError):
     """Requirements can't be used; the message says why, and what to do. `requirements` adds the path of the file."""
 
 
-class WrongLinesError(RequirementsError):
-    """Some of several lines can't be used; the message says it of each of them. `lines` are the others."""
-
-    def __init__(self, text: str, lines: Sequence[str] = ()) -> None:
-        """Keep the lines that can be used, to find out what else is wrong."""
-        super().__init__(text)
-        self.lines = lines
-
-
 @dataclass(frozen=True)
 class Choice:
     """Extras and dependency groups of a project: those that somebody wants, as they were typed, or all that it has."""
