@@ -73,14 +73,9 @@ def use_variables(person):
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
     os.environ |= {
-        "HOME": person.pw_dir,
-        "USER": person.pw_name,
-        "LOGNAME": person.pw_name,
-        "SHELL": person.pw_shell,
+        **{"HOME": person.pw_dir, "USER": person.pw_name, "LOGNAME": person.pw_name, "SHELL": person.pw_shell},
         "PATH": ":".join(one for one in os.environ["PATH"].split(":") if os.access(one, os.X_OK)),
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "safe.directory",
-        "GIT_CONFIG_VALUE_0": "*",
+        **{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"},
     }
 
 

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.settings import cache_lines
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, attempt
 
 SCRIPTS = CONTAINER_FILES / "runscripts"
 
@@ -50,14 +49,9 @@ class Node:
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         command = [*before, *self.shell, self.scripts / "find-caches", str(account_id), self.table]
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**image, "ebsif_caller": "\n".join(caller)},
-            **account,
-        )
+        environment = {**image, "ebsif_caller": "\n".join(caller)}
+        result = attempt(command, env=environment, **account)
+        assert result.returncode == 0, result.stderr
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):

@@ -22,14 +22,9 @@ OF_EB = {"PYTHONOPTIMIZE": "1", "FANCYLOGGER_IGNORE_MPI4PY": "1"}
 @functools.cache
 def server():
     """Return the process that forks for each command (Popen); it ends with this one."""
-    process = subprocess.Popen(
-        [sys.executable, "-O", __file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-        start_new_session=True,
-    )
+    ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    process = subprocess.Popen([sys.executable, "-O", __file__], env=environment, **ends)
     atexit.register(process.stdin.close)
     return process
 

@@ -53,18 +53,11 @@ class Files:
     def push(self, repository, tag, data, layer=SIF_LAYER):
         """Add an image to the registry, as `apptainer push` does; return the digests of its manifest and its blob."""
         blob = digest_of(data)
-        manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                "config": {
-                    "mediaType": "application/vnd.sylabs.sif.config.v1+json",
-                    "digest": digest_of(b"{}"),
-                    "size": 2,
-                },
-                "layers": [{"mediaType": layer, "digest": blob, "size": len(data)}],
-            }
-        ).encode()
+        config = {"mediaType": "application/vnd.sylabs.sif.config.v1+json", "digest": digest_of(b"{}"), "size": 2}
+        layers = [{"mediaType": layer, "digest": blob, "size": len(data)}]
+        kind = "application/vnd.oci.image.manifest.v1+json"
+        content = {"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers}
+        manifest = json.dumps(content).encode()
         self.content[f"/v2/{repository}/blobs/{blob}"] = data
         for reference in (tag, digest_of(manifest)):
             self.content[f"/v2/{repository}/manifests/{reference}"] = manifest

@@ -77,12 +77,9 @@ def quick_errors():
         patch.setattr("easybuild.base.exceptions.get_callers_logger", lambda: None)
         for name in ("_getCallingFunctionName", "_getCallingClassName", "getRootLoggerName"):
             patch.setattr(f"easybuild.base.fancylogger.{name}", lambda *_, **__: fancylogger.OPTIMIZED_ANSWER)
-        patch.setattr(
-            "easybuild.base.exceptions.inspect",
-            types.SimpleNamespace(
-                currentframe=inspect.currentframe, getouterframes=functools.partial(inspect.getouterframes, context=0)
-            ),
-        )
+        frames = functools.partial(inspect.getouterframes, context=0)
+        found = types.SimpleNamespace(currentframe=inspect.currentframe, getouterframes=frames)
+        patch.setattr("easybuild.base.exceptions.inspect", found)
         yield
 
 
@@ -212,11 +209,8 @@ class Installed:
         """Install them, or write module files for a copy of what another modules tool has installed."""
         self.site = site
         self.wheels = wheels
-        self.shared = install_once(
-            site.prefix.parent.name,
-            site,
-            lambda: self.write_modules(installed) if installed else self.install(base_image),
-        )
+        install = functools.partial(self.write_modules, installed) if installed else lambda: self.install(base_image)
+        self.shared = install_once(site.prefix.parent.name, site, install)
 
     def copy(self, folder, *modules):
         """Return a new site in a folder with copies of both modules or of some, for tests that change them."""
@@ -387,18 +381,9 @@ def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
     # without WebGL, whose results aren't in screenshots here, pages draw with SVG
-    for argument in (
-        "headless",
-        "disable-gpu",
-        "disable-3d-apis",
-        "disable-quic",
-        "no-first-run",
-        "disable-background-networking",
-        "disable-component-update",
-        "disable-sync",
-        "window-size=1400,1000",
-        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
-    ):
+    quiet = ["no-first-run", "disable-background-networking", "disable-component-update", "disable-sync"]
+    place = [f"user-data-dir={tmp_path_factory.mktemp('browser')}", "window-size=1400,1000"]
+    for argument in ("headless", "disable-gpu", "disable-3d-apis", "disable-quic", *quiet, *place):
         options.add_argument(f"--{argument}")
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")

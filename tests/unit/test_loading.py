@@ -23,15 +23,8 @@ def install(folder, name, *lines):
         shutil.copytree(CONTAINER_FILES / part, folder / part)
     (folder / "interpreter/python").chmod(0o755)
     (folder / "a.sif").touch()
-    text = [
-        ("module", name),
-        ("suffix", "MINE"),
-        ("image", "./a.sif"),
-        ("bind", "./runscripts:/runscripts"),
-        ("search_path", "/runscripts"),
-        ("path", "PATH bin"),
-        *lines,
-    ]
+    text = [("module", name), ("suffix", "MINE"), ("image", "./a.sif"), ("bind", "./runscripts:/runscripts")]
+    text += [("search_path", "/runscripts"), ("path", "PATH bin"), *lines]
     (folder / MODULE_CONF).write_text("".join(f"{key} {value}\n" for key, value in text))
     return folder
 
@@ -146,8 +139,8 @@ def test_search_paths_of_the_easyconfig(tmp_path):
     (other / "file").touch()
     for name in ("one", "two", "empty"):
         (root / name).mkdir(parents=True)
-    (root / "one/file").touch()
-    (root / "two/file").touch()
+    for name in ("one", "two"):
+        (root / name / "file").touch()
     values = {
         "BEFORE": ["one", "t*", "one", "empty", "missing", str(other)],
         "PATH": "two",
@@ -169,25 +162,16 @@ def test_search_paths_of_the_easyconfig(tmp_path):
         (root / name).mkdir()
     show = "echo $BEFORE $AFTER $PATH"
     script = f"source '{root}/share/ebsif/container.sh'"
-    said = printed(
-        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
-        env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"},
-    ).splitlines()
+    command = ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"]
+    said = printed(command, env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"}).splitlines()
     searched = f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin"
     assert said == [searched, "/x /y /usr/bin:/bin"]
 
 
 def test_blanks_at_the_ends_of_values(tmp_path):
     """J-01: they belong to the values, as modules set them: of a prompt, for example."""
-    root = install(
-        tmp_path / "root",
-        "Mine/1.0",
-        ("set", "ONE  a "),
-        ("default", "*ENV_PS1 lumi> "),
-        ("where", "/ TWO b "),
-        ("expand", "THREE $BASE "),
-        ("set", "FOUR "),
-    )
+    lines = [("set", "ONE  a "), ("default", "*ENV_PS1 lumi> "), ("where", "/ TWO b "), ("expand", "THREE $BASE ")]
+    root = install(tmp_path / "root", "Mine/1.0", *lines, ("set", "FOUR "))
     script = f"source '{root}/share/ebsif/container.sh'; printf '[%s]'"
     values = '"$ONE" "$APPTAINERENV_PS1" "$TWO" "$THREE" "${FOUR-none}"'
     said = printed(["bash", "-c", f"{script} {values}"], env={"PATH": "/usr/bin:/bin", "BASE": " c"})
@@ -223,11 +207,7 @@ def test_deactivation_removes_each_function_once(root, tmp_path):
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/activate").touch()
     subprocess.run([root / "bin/extend-venv-activate", venv, "Mine/1.0"], check=True, env={"PATH": "/usr/bin:/bin"})
-    done = subprocess.run(
-        [
-            "bash",
-            "-c",
-            """
+    script = """
         module() { LOADEDMODULES=Mine/1.0 EBSIF_LOADED_MODULE=Mine/1.0; }
         unset() {
             [[ $1 != -f ]] || declare -F "${@:2}" >/dev/null || echo "one of these isn't there: ${*:2}"
@@ -235,15 +215,8 @@ def test_deactivation_removes_each_function_once(root, tmp_path):
         }
         for number in 1 2; do source "$1/bin/activate"; source "$1/bin/activate"; deactivate; done
         declare -F deactivate || echo gone
-    """,
-            "bash",
-            venv,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "/usr/bin:/bin"},
-    )
+    """
+    done = attempt(["bash", "-c", script, "bash", venv], env={"PATH": "/usr/bin:/bin"})
     assert (done.stdout, done.stderr) == ("gone\n", "")
 
 

@@ -353,9 +353,7 @@ def test_a_naming_scheme_with_categories(prefix, capsys):
         assert names().module(text) == "ai/PyTorch/2.10.0-x", text
     assert "'PyTorch' is ai/PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
     prefix.install(f"ai/{MINE}")
-    (prefix.modules / "ai/PyTorch/.modulerc.lua").write_text(
-        f'module_version("ai/{MINE}", "{BASE.partition("/")[2]}-mine")\n'
-    )
+    prefix.alias(f"ai/{MINE}", f"{BASE.partition('/')[2]}-mine")
     assert names().module("mine") == names().module(f"{BASE}-mine") == f"ai/{BASE}-mine"
     assert main(["remove", "Tool", "--yes"]) == 0
     assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
@@ -398,7 +396,7 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys, ebsif):
     for text, expected in (("mine", "; mine is an extension, which `ebsif list --mine mine` lists"), ("mien", "mine?")):
         assert ebsif("list", text, status=3).err.endswith(f"{expected}\n")
     assert main(["list"]) == 0 and "your own" not in capsys.readouterr().err
-    (prefix.modules / "PyTorch/.modulerc.lua").write_text(f'module_version("{MINE}", "mine")\n')
+    prefix.alias(MINE, "mine")
     for words in ([], ["--json"], ["PyTorch"], ["--quiet"]):
         assert ebsif("list", *words).err == ("" if words else "your own extensions: `ebsif list --mine`\n")
     # 57-h2.5: not that there is no such software
@@ -473,8 +471,7 @@ def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
 def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     """I-01: what an installation adds to .modulerc after the removal was planned stays, also if it is just doing so."""
     prefix.install(MINE)
-    path = prefix.modules / "PyTorch/.modulerc.lua"
-    path.write_text(f'module_version("{MINE}", "mine")\n')
+    path = prefix.alias(MINE, "mine")
     plan = removal.plan(places.known(places.directories_of_modules())[0])
     assert plan.lines == [path]
     lock, other = modulerc.lock, 'module_version("PyTorch/2", "two")\n'
@@ -617,8 +614,7 @@ def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path,
         assert not names().older(names().installation(str(root)))
     shutil.rmtree(theirs)
     (prefix.modules / f"{MINE}.lua").unlink()
-    versions = prefix.modules / "PyTorch/.modulerc.lua"
-    versions.write_text(f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
+    versions = prefix.alias(LATER, f"{BASE.partition('/')[2]}-mine")
     assert main(["remove", str(root), "--yes"]) == 0
     assert not versions.exists()
 
@@ -1524,9 +1520,8 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
         write_program(root / "interpreter/python", '#!/bin/sh\necho "$0" "$@"\n')
     shutil.copytree(roots[LATER], f"{roots[LATER]}.replaced")
     (roots.pop(f"{MINE[:-9]}-20270101") / "share/ebsif/lock.json").unlink()
-    modulerc = prefix.modules / f"{MINE.partition('/')[0]}/.modulerc.lua"
     name = MINE[:-9]
-    modulerc.write_text(f'module_version("{LATER}.10", "{name.partition("/")[2]}")\n')
+    prefix.alias(f"{LATER}.10", name.partition("/")[2])
     path = tmp_path / "a b"
     for text, newest in (("mine", f"{LATER}.10"), (name, f"{LATER}.10"), (LATER, LATER)):
         assert main(["interpreter", text, "--write", str(path), "--overwrite"]) == 0

@@ -42,6 +42,18 @@ def read(catalog):
     return reading.read(site.read("mine", [catalog]), catalog / "mine")
 
 
+def page_of(containers, chosen, tmp_path):
+    """Build the pages of some containers of a site; return the text of the page of one."""
+    where = chosen.site
+    build.build([(where, containers)], tmp_path / "pages")
+    return (tmp_path / f"pages/{where.name}/{chosen.module}.html").read_text()
+
+
+def lumi():
+    """Return the containers of LUMI."""
+    return reading.read(site.read("lumi"), site.SITES / "lumi")
+
+
 def badges(page):
     """Return the version in each badge of a page, by its label."""
     return {one.label: one.version for one in page.badges}
@@ -67,8 +79,7 @@ def test_short_names_and_badges(catalog):
 
 def test_changes_of_each_kind():
     """docs A1: full follows full, and torch torch; the first of a kind follows the newest one of another."""
-    containers = [one for one in reading.read(site.read("lumi"), site.SITES / "lumi") if one.name == "lumi-multitorch"]
-    some = entry.pages(containers)
+    some = entry.pages([one for one in lumi() if one.name == "lumi-multitorch"])
     by_date = {(page.container.full_version.split("-")[-2], page.date): page for page in some}
     full, torch = by_date["full", "2026-05-13"], by_date["torch", "2026-05-13"]
     assert full.before.full_version == "2.10-rocm-7.0-full-20260415_130625"
@@ -83,10 +94,8 @@ def test_changes_of_each_kind():
 
 def test_a_container_without_python(tmp_path):
     """docs A6: no example of a training in it."""
-    lumi = site.read("lumi")
-    (one,) = [one for one in reading.read(lumi, site.SITES / "lumi") if one.module == "ccpe/25.09-noRocm-SP6-LUMI"]
-    build.build([(lumi, [one])], tmp_path / "pages")
-    text = (tmp_path / f"pages/lumi/{one.module}.html").read_text()
+    (one,) = [one for one in lumi() if one.module == "ccpe/25.09-noRocm-SP6-LUMI"]
+    text = page_of([one], one, tmp_path)
     assert "singularity shell" in text and "train.py" not in text
     # its own name is in the heading, and its text of 2,500 characters is folded
     assert "<summary>Main components (1)</summary>" in text and "ROCm 6.4" not in text
@@ -95,10 +104,8 @@ def test_a_container_without_python(tmp_path):
 
 def test_an_archived_container(tmp_path):
     """Issue 50, point 4: how to load it, and neither notebook nor job."""
-    lumi = site.read("lumi")
-    one = next(one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "AlphaFold")
-    build.build([(lumi, [one])], tmp_path / "pages")
-    text = (tmp_path / f"pages/lumi/{one.module}.html").read_text()
+    one = next(one for one in lumi() if one.name == "AlphaFold")
+    text = page_of([one], one, tmp_path)
     assert f"<code>module load {one.module}\n</code>" in text
     assert "Notebook" not in text and "ebsif job" not in text and "ebsif extend" not in text
 
@@ -123,42 +130,21 @@ def test_packages_of_installations(eb_prefix, catalog, tmp_path):
 
     Installations of other images, and damaged records, count for nothing; where they are isn't published.
     """
-    image = {
-        "sha256": "0" * 64,
-        "size": 4_000_000_000,
-        "signers": ["ABCDEF"],
-        "source": "/secret/place/a.sif",
-        "labels": {"org.opencontainers.image.licenses": "BSD-3-Clause"},
-    }
-    eb_prefix.install(OLD, image={"file": "a-20260101.sif", **image}, image_packages=["numpy==2.0", "torch==2.9.0"])
-    hostile = "<img/src=x/onerror=alert(1)>==1"
-    eb_prefix.install(
-        NEW,
-        image={"file": "a-20260601_120000.sif", **image, "signers": []},
-        image_packages=["numpy==2.1", "torch==2.10.0", hostile],
-        replaced=[
-            {
-                "name": "sympy",
-                "version": "1.12",
-                "image": "1.14",
-                "wanted": [],
-                "affects": [],
-                "breaks": ["torch 2.10.0 needs sympy>=1.13"],
-            }
-        ],
-    )
+    license_ = {"org.opencontainers.image.licenses": "BSD-3-Clause"}
+    image = {"sha256": "0" * 64, "size": 4_000_000_000, "source": "/secret/place/a.sif", "labels": license_}
+    old = {"file": "a-20260101.sif", **image, "signers": ["ABCDEF"]}
+    eb_prefix.install(OLD, image=old, image_packages=["numpy==2.0", "torch==2.9.0"])
+    packages = ["numpy==2.1", "torch==2.10.0", "<img/src=x/onerror=alert(1)>==1"]
+    sympy = {"name": "sympy", "version": "1.12", "image": "1.14", "wanted": [], "affects": []}
+    new = {"file": "a-20260601_120000.sif", **image, "signers": []}
+    replaced = [{**sympy, "breaks": ["torch 2.10.0 needs sympy>=1.13"]}]
+    eb_prefix.install(NEW, image=new, image_packages=packages, replaced=replaced)
     eb_prefix.install(read(catalog)[2].module, image={"file": "another.sif"})
-    result = run_ebsif(
-        ["docs", "-o", "pages", "--site", "mine", "--catalog", catalog],
-        tmp_path,
-        {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"},
-    )
+    environment = {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"}
+    result = run_ebsif(["docs", "-o", "pages", "--site", "mine", "--catalog", catalog], tmp_path, environment)
     assert result.returncode == 0, result.stderr
     assert "with all packages of 2 installed modules\n" in result.stderr
-    page, before, other = (
-        (tmp_path / "pages/mine" / f"{one.module}.html").read_text()
-        for one in (*reversed(read(catalog)[:2]), read(catalog)[2])
-    )
+    before, page, other = ((tmp_path / f"pages/mine/{one.module}.html").read_text() for one in read(catalog))
     for text in (
         'numpy</span> <span class="version">2.1<',
         "<li>numpy 2.0 → <b>2.1</b></li>",
@@ -183,8 +169,7 @@ def test_packages_of_installations(eb_prefix, catalog, tmp_path):
 
 def test_what_is_unknown_is_left_out(catalog, tmp_path):
     """Issue 50, point 4: without an installation, nothing is invented, and there are no rows without content."""
-    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
-    text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
+    text = page_of(read(catalog), read(catalog)[0], tmp_path)
     assert re.findall("<dt>(.*?)</dt>", text) == ["Homepage", "Image"]
     assert "This is the first container of PyTorch in the catalog." in text
     assert "The catalog lists only the main components." in text
@@ -202,8 +187,7 @@ def test_pip_only_where_it_can_install(catalog, tmp_path, fields):
     """User software of a record with requirements is packed, so its page doesn't have the commands with pip."""
     path = catalog / "mine/containers/PyTorch.yaml"
     path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {fields}"))
-    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
-    text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
+    text = page_of(read(catalog), read(catalog)[0], tmp_path)
     assert "-r requirements.txt --name mine" in text
     assert ("pip install einops" in text) == (not fields)
 
@@ -218,8 +202,7 @@ def test_what_to_use_instead(catalog, tmp_path, replacement, advice):
     path = catalog / "mine/containers/PyTorch.yaml"
     fields = f"version: 2.9, archived: {archived}, warnings: [old], "
     path.write_text(path.read_text().replace("version: 2.9, ", fields))
-    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
-    text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
+    text = page_of(read(catalog), read(catalog)[0], tmp_path)
     assert f": {advice}</p>" in text
     assert ("<p>Newest: <a" in text) == (replacement != "JAX")
     assert '<p class="note">Warning: old</p>' in text

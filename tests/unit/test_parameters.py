@@ -72,17 +72,12 @@ def test_the_specification_declares_its_fields(spec):
         assert may_be_none == (spec.PARAMETERS[name].default is None), name
 
 
-@pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
-def test_the_name_is_always_legal_in_a_variable(easyblock, name):
-    """S002-06: <NAME> in SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
-    suffix = easyblock("", name=name).spec.parts.suffix
-    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix)
-
-
-def test_the_name_is_spelt_as_easybuild_does(easyblock):
-    """S002-06: the same spelling as in EBROOT<NAME>."""
-    assert easyblock("", name="PyTorch").spec.parts.suffix == "PYTORCH"
-    assert easyblock("", name="lumi-multitorch").spec.parts.suffix == "LUMIMINMULTITORCH"
+def test_the_name_is_always_legal_in_a_variable(easyblock):
+    """S002-06: <NAME> in SIF<NAME> and RUNSCRIPTS<NAME> is always legal there, and spelt as in EBROOT<NAME>."""
+    spelt = {"PyTorch": "PYTORCH", "lumi-multitorch": "LUMIMINMULTITORCH"}
+    for name in (*spelt, "mpi4py", "2to3", "C++tools", "a.b", "x_y"):
+        suffix = easyblock("", name=name).spec.parts.suffix
+        assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix) and suffix == spelt.get(name, suffix), name
 
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -153,13 +148,9 @@ def test_the_environment_for_each_kind_of_image(easyblock):
     """S001-04 (in part), S002-10: injected variables depend on what activates Python in the image."""
     injected = easyblock("init = 'conda-injected'\nconda_env = 'env'").spec
     assert injected.container_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
-    assert injected.environment.search_path == [
-        "/runscripts",
-        "/user-software/venv/example/bin",
-        "/user-software/bin",
-        "/opt/miniconda3/envs/env/bin",
-        "/opt/miniconda3/condabin",
-    ]
+    own = "/runscripts:/user-software/venv/example/bin:/user-software/bin"
+    conda = "/opt/miniconda3/envs/env/bin:/opt/miniconda3/condabin"
+    assert ":".join(injected.environment.search_path) == f"{own}:{conda}"
     elsewhere = easyblock("init = 'conda-injected'\nconda_env = '/opt/conda/envs/ai'").spec.image_environment
     names = ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE")
     assert [elsewhere[name] for name in names] == ["/opt/conda/envs/ai", "ai", "/opt/conda/bin/conda"]
@@ -183,15 +174,8 @@ def lines_of(block):
 
 # what users, schedulers and libraries set
 READ_FOR_CACHES = {
-    "EBSIF_NODE_LOCAL",
-    "FLUX_ENCLOSING_ID",
-    "FLUX_JOB_ID",
-    "PALS_APID",
-    "PBS_JOBID",
-    "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-    "TRITON_HOME",
-    *(name for name, cache in CACHES.items() if cache.gpu is None),
+    *("EBSIF_NODE_LOCAL", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "PALS_APID", "PBS_JOBID", "SLURM_JOB_ID"),
+    *("SLURM_STEP_ID", "TRITON_HOME", *(name for name, cache in CACHES.items() if cache.gpu is None)),
 }
 
 
@@ -319,35 +303,10 @@ def test_credentials_in_an_easyconfig_are_refused(easyblock, text, expected):
     assert "oneverysecret" not in str(error.value)
 
 
-ODD_VALUES = [
-    None,
-    True,
-    2,
-    "a b",
-    b"bytes",
-    object(),
-    ["a", 1],
-    [["a"]],
-    [{}],
-    (1,),
-    {"a"},
-    {1: "a"},
-    {"a": 1},
-    {"a": ["b"]},
-    {None: None},
-    {("a",): "b"},
-]
-ODD_STAGES = [
-    {"lock": 1},
-    [{"name": 1}],
-    [{1: 2, None: 3}],
-    [{"requirements": [1]}],
-    [{"env": {1: "a"}}],
-    [{"env": ["a"]}],
-    [{"pre": [[1]]}],
-    [{"modules": "a"}],
-    [{"patches": {}}],
-]
+ODD_VALUES = [None, True, 2, "a b", b"bytes", object(), ["a", 1], [["a"]], [{}], (1,), {"a"}, {1: "a"}, {"a": 1}]
+ODD_VALUES += [{"a": ["b"]}, {None: None}, {("a",): "b"}]
+ODD_STAGES = [{"lock": 1}, *([one] for one in ({"name": 1}, {1: 2, None: 3}, {"requirements": [1]}, {"env": {1: "a"}}))]
+ODD_STAGES += [[one] for one in ({"env": ["a"]}, {"pre": [[1]]}, {"modules": "a"}, {"patches": {}})]
 
 
 def check(block):
@@ -386,9 +345,8 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     block = easyblock(f"listed_packages = '{listed}'")
     block.module_generator = generator(block)
     # the generator runs EasyBuild without a modules tool, and EasyBuild keeps the first tool of a process
-    block.module_generator.modules_tool = types.SimpleNamespace(
-        supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS
-    )
+    tool = types.SimpleNamespace(supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
+    block.module_generator.modules_tool = tool
     block.installdir = "/software/Example/1.0"
     block.record.image_packages = ["numpy==2.0", "pip==23.0"]
     block.record.venv_packages = ["hello==1.0", "pip==24.0"]
@@ -402,11 +360,9 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
 
 def test_a_container_is_no_component_of_a_bundle(easyblock):
     """easybuild D13: EasyBuild would unpack the image: refused before anything is done."""
-    text = (
-        "components = [('Example', '1.0', {'easyblock': 'ContainerInstall', 'sources': ['example.sif']})]\nsources = []"
-    )
+    component = ("Example", "1.0", {"easyblock": "ContainerInstall", "sources": ["example.sif"]})
     with pytest.raises(EasyBuildError, match="can't be a component of a Bundle"):
-        easyblock(text, cls=Bundle)
+        easyblock(f"components = [{component}]\nsources = []", cls=Bundle)
 
 
 @pytest.mark.parametrize(
