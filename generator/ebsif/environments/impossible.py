@@ -37,16 +37,17 @@ def checked(request: Request, image: BaseImage, stages: Sequence[Stage]) -> tupl
         # perhaps only an easyconfig is asked for, for another machine
         return stages, ""
     wanted = WantedStages(image, stages)
-    if note := without_compiler(wanted):
-        output.note(note)
-    texts = [why_impossible(wanted)]
+    notes, problems = [without_compiler(wanted)], [why_impossible(wanted)]
     if not request.writes:
         answer = indexes.ask(wanted, request.repeated)
-        texts.append(answer.problem)
         builds = [] if again.NEVERTHELESS[-1] in request.more else answer.builds
-        stages, problem = pytorch.settled(stages, builds, request.yes)
-        texts.append(problem)
-    return stages, "\n".join(filter(None, texts))
+        with_builds = pytorch.settled(stages, builds, request.yes)
+        stages = with_builds.stages
+        notes.append(with_builds.note)
+        problems += [answer.problem, with_builds.problem]
+    for note in filter(None, notes):
+        output.note(note)
+    return stages, "\n".join(filter(None, problems))
 
 
 def why_impossible(wanted: WantedStages) -> str:

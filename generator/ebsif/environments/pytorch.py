@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.imageprograms import FILES, IMPORTS
@@ -18,7 +18,6 @@ from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
 from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import parsed
-from ebsif.report import output
 
 if TYPE_CHECKING:
     pass
@@ -105,20 +104,22 @@ def has_build(files: Sequence[PackageFile], asked: Asked, torch: str) -> bool:
 # --- what is done about it
 
 
-def settled(stages: Sequence[Stage], found: Sequence[TorchBuild], agreed: bool) -> tuple[Sequence[Stage], str]:
-    """
-    Return stages that take builds from PyTorch's index if the person has agreed, else what to do if they have to.
+class Settled(NamedTuple):
+    """Stages with the builds that they take, why they can't be installed, and what there is to say besides."""
 
-    What is done, or could be done, is printed.
-    """
+    stages: Sequence[Stage]
+    problem: str = ""
+    note: str = ""
+
+
+def settled(stages: Sequence[Stage], found: Sequence[TorchBuild], agreed: bool) -> Settled:
+    """Return stages that take builds from PyTorch's index if the person has agreed, else what to do if they have to."""
     if found and agreed and all(one.answers for one in found):
-        output.note(f"pip looks in {found[0].index}, too: {'; '.join(one.text for one in found)}")
-        return with_index(stages, found[0].index), ""
-    if any(one.is_needed for one in found):
-        return stages, offer(found)
-    if found:
-        output.note(offer(found))
-    return stages, ""
+        note = f"pip looks in {found[0].index}, too: {'; '.join(one.text for one in found)}"
+        return Settled(with_index(stages, found[0].index), note=note)
+    text = offer(found)
+    is_needed = any(one.is_needed for one in found)
+    return Settled(stages, text if is_needed else "", "" if is_needed else text)
 
 
 def with_index(stages: Sequence[Stage], index: str) -> list[Stage]:
