@@ -191,10 +191,8 @@ def test_a_user_is_asked_for_what_is_unknown():
 
 def test_the_family_used_last_is_marked_if_none_matches():
     """Issue 17.5: among families with similar file names the one used last is taken, and marked for review."""
-    families = {
-        "one": {"file": "tool-{version}.sif", "init": "conda-injected"},
-        "two": {"file": "tool-{version}.sif", "init": "venv-in-image"},
-    }
+    file = "tool-{version}.sif"
+    families = {"one": {"file": file, "init": "conda-injected"}, "two": {"file": file, "init": "venv-in-image"}}
     records = [{"family": "one", "version": "1.0"}, {"family": "two", "version": "1.1"}]
     for name in ("tool-2.0.sif", "other-2.0.sif"):
         proposal = adding.propose(found(name), [known(families, *records)], name="Tool")

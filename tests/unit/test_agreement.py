@@ -17,9 +17,8 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
-PYTHON = "\n".join(
-    path.read_text() for path in tracked("easyblocks/generic/*.py") if CONTAINER_FILES not in path.parents
-)
+SOURCES = [path for path in tracked("easyblocks/generic/*.py") if CONTAINER_FILES not in path.parents]
+PYTHON = "\n".join(path.read_text() for path in SOURCES)
 
 
 def test_values():
@@ -123,12 +122,8 @@ def accepts(kind, text):
         (fieldtypes.EnvValue, values.value_problem, ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f"]),
         (fieldtypes.EnvValue, values.value_problem, ["\x1b[0m"]),
         # only easyconfigs may contain templates
-        (
-            fieldtypes.Bind,
-            values.bind_problem,
-            ["/a", "/a:/b", "/a:/b:ro", "/a\\,b", "/a\\:b:/c", "/a:/b:image-src=/x,ro"],
-        ),
-        (fieldtypes.Bind, values.bind_problem, ["a", "/a:b", "/a,/b", "/a:/b:ro:rw"]),
+        (fieldtypes.Bind, values.bind_problem, ["/a", "/a:/b", "/a:/b:ro", "/a\\,b", "/a:/b:image-src=/x,ro"]),
+        (fieldtypes.Bind, values.bind_problem, ["/a\\:b:/c", "a", "/a:b", "/a,/b", "/a:/b:ro:rw"]),
     ],
 )
 def test_names_and_values_of_variables_and_binds(kind, problem, texts):

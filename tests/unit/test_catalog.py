@@ -218,13 +218,8 @@ NASTY += ["line\nbreak", "a\n\n  b", "\t", "#DOC", "]]", "ünïcode ☃ \U0001f6
 def test_every_string_survives(read, texts):
     """EasyBuild reads exactly the record's text: quotes, newlines, %, backslash, Unicode; none of it is executed."""
     (one,) = read(HEAD + RECORD)
-    one = one.replace(
-        usage="\n".join(texts),
-        container_env={"A": texts[0]},
-        requirements=texts,
-        support=texts[-1],
-        masked_paths=dict.fromkeys(texts),
-    )
+    one = one.replace(usage="\n".join(texts), requirements=texts, masked_paths=dict.fromkeys(texts))
+    one = one.replace(container_env={"A": texts[0]}, support=texts[-1])
     # the easyblock may reject what isn't valid
     assert not [text for text in differences(one, easyconfig.render(one)) if "does not read" in text]
 

@@ -276,10 +276,8 @@ def test_list(place):
     assert result.stdout == "" and result.stderr.startswith(f"{said}--has NAME` searches installed modules, `ebsif ")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # docs A6: nothing that is mistyped, or no Python package, becomes part of a command
-    for word, said in (
-        ("pytroch", "no container is known to have pytroch; did you mean pytorch"),
-        ("cuda", "the GPUs of LUMI don't use CUDA: the containers have ROCm\n"),
-    ):
+    mistyped = "no container is known to have pytroch; did you mean pytorch"
+    for word, said in (("pytroch", mistyped), ("cuda", "the GPUs of LUMI don't use CUDA: the containers have ROCm\n")):
         result = run(place, "list", "--site", "lumi", "--has", word, status=1)
         assert said in result.stderr and "ebsif extend" not in result.stderr
     # the package that gives a container its name, which may be all that its record knows
@@ -327,9 +325,8 @@ def test_diff_shows_the_version_of_the_software(place):
 def typed(place, *words, output=subprocess.PIPE, **variables):
     """Run a program with this standard output, as a person does; return the CompletedProcess."""
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(place), **variables}
-    return subprocess.run(
-        words, cwd=place, env=variables, stdout=output, stderr=subprocess.PIPE, text=True, check=False
-    )
+    streams = {"stdout": output, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(words, cwd=place, env=variables, check=False, **streams)
 
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])

@@ -254,12 +254,8 @@ def test_how_eb_ended():
 
 def test_a_crash_of_eb(easybuild, capsys):
     """user 6d: no traceback, and not an empty message: the error with which eb ended, in words."""
-    easybuild(
-        "== building...\n",
-        'Looking in links\nTraceback (most recent call last):\n  File "x.py", line 1\n'
-        "OSError: [Errno 28] No space left on device\n",
-        status=1,
-    )
+    crash = 'Traceback (most recent call last):\n  File "x.py", line 1\nOSError: [Errno 28] No space left on device\n'
+    easybuild("== building...\n", f"Looking in links\n{crash}", status=1)
     result = running.install([])
     capsys.readouterr()
     assert result.message.startswith("eb crashed: the disk is full")

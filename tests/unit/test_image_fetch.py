@@ -178,9 +178,7 @@ def test_directories_that_are_closed(files, tmp_path):
 def test_stripes(files, target, monkeypatch):
     """T-06: the directory in which an image is fetched or converted has its stripes."""
     said = []
-    monkeypatch.setattr(
-        imagefetch, "make_striped", lambda path, options: said.append((list(Path(path).iterdir()), options))
-    )
+    monkeypatch.setattr(imagefetch, "make_striped", lambda *made: said.append((list(Path(made[0]).iterdir()), made[1])))
     get(files.source, target, striping=["-c", "2"])
     assert said == [([], ["-c", "2"])]
 
@@ -287,9 +285,8 @@ def test_which_disk_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(space, "build_path", lambda: str(tmp_path / "build"))
     monkeypatch.setattr(space, "install_path", lambda: str(tmp_path / "install"))
     monkeypatch.setattr(space.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    monkeypatch.setattr(
-        space.shutil, "disk_usage", lambda path: SimpleNamespace(free=usage[Path(path)], total=8 * 10**6)
-    )
+    total = 8 * 10**6
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda path: SimpleNamespace(free=usage[Path(path)], total=total))
     monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "gone"))
     monkeypatch.setattr(space.os.path, "ismount", lambda path: path == str(tmp_path))
     at = f"free of 8.0 MB in the file system {tmp_path} (to choose another: export"

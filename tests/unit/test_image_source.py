@@ -248,9 +248,7 @@ def test_proxies_are_for_other_machines(monkeypatch):
         for name, place in (("127.0.0.1:1", ""), ("images.example", proxy), ("b\u00fccher.example", proxy)):
             with pytest.raises(TransferError) as error:
                 open_url(Request(f"http://{name}/x.sif"))
-            assert str(error.value).startswith(
-                f"no connection to {name}{place}: the connection was refused (check host"
-            )
+            assert str(error.value).startswith(f"no connection to {name}{place}: the connection was refused (check")
 
 
 def test_encryption_is_not_given_up(tmp_path):

@@ -267,6 +267,7 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
     (found,), (made,) = imported([path], tmp_path, lumi)
     lines = STRANGE.splitlines()
     told = [(lines[line - 1].strip(), text) for line, text in sorted(found.left, key=lambda one: one[0]) if line > 1]
+    footer = " (parameters: modluafooter can)"
     assert told == [
         ("description = 'See ${HOME} and {this}'", "parameter description: {HOME} would be a placeholder in a record"),
         ("local_answer = 42", "variable local_answer = 42, which nothing uses"),
@@ -284,10 +285,7 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
         (lines[34].strip(), "sanity_check_commands: ['tool', '--version']"),
         (lines[36].strip(), "bind %(installdir)s/etc:/etc/own: a record can't name the installation"),
         (lines[38].strip(), "directory /my/tools in PREPEND_PATH, for PATH in the container"),
-        (
-            "'HERE': '%(installdir)s/share',",
-            "variable HERE=%(installdir)s/share: a record can't name the installation (parameters: modluafooter can)",
-        ),
+        (lines[41].strip(), "variable HERE=%(installdir)s/share: a record can't name the installation" + footer),
         (lines[53], "create_container_vars: another image or directory, other.sif, %(installdir)s"),
         (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
         ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
@@ -375,10 +373,7 @@ def test_comments_are_listed(lumi, tmp_path):
 @pytest.mark.parametrize(
     ("commands", "expected"),
     [
-        (
-            ["bash -c 'source /runscripts/init-conda-venv ; pip install numpy==1 \"rich>=13\"'"],
-            ["numpy==1", "rich>=13"],
-        ),
+        (["bash -c 'source /runscripts/init-conda-venv ; pip install a==1 \"rich>=13\"'"], ["a==1", "rich>=13"]),
         (["python3 -m pip install rich==14.0.0"], ["rich==14.0.0"]),
         (
             ["pip install flash-attn==2.7.3", "bash -c '. /user-software/venv/tool/bin/activate && pip3 install rich'"],
@@ -521,10 +516,7 @@ def test_an_easyconfig_without_homepage(lumi, tmp_path):
     ("text", "expected"),
     [
         ("name = 'x'\n", "mandatory parameters not provided"),
-        (
-            STRANGE.replace("sources = ", "no_sources = "),
-            "sources is missing: this is not the easyconfig of a container",
-        ),
+        (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is not the easyconfig of a"),
         (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
         ("name = (\n", "Parsing easyconfig file failed"),
         (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalog can't have this name or version"),

@@ -217,10 +217,7 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
     ("name", "expected"),
     [
         ("torchaudio", f"\n    ebsif extend ... --add '{INDEX}cpu' torchaudio==1.0+cpu"),
-        (
-            "torch-harmonics",
-            "Ask for another version of torch-harmonics, or leave it out. Or build it here, if the image ",
-        ),
+        ("torch-harmonics", "Ask for another version of torch-harmonics, or leave it out. Or build it here, if the"),
         ("torch-harmonics", "--add torch-harmonics==1.0 '--no-binary torch-harmonics' --no-build-isolation"),
     ],
 )
