@@ -27,7 +27,7 @@ from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 from ebsif import modulestool, processes, servers
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.yamltext import as_yaml
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.jobs import job
@@ -119,7 +119,7 @@ class SelfTest:
         catalogs = [folder / "sites", *settings.own_directories]
         self.site = [word for one in catalogs for word in ("--catalog", str(one))] + ["--site", "selftest"]
         self.environment = {
-            name: value for name, value in framework.clean_environment().items() if not SETTINGS.match(name)
+            name: value for name, value in running.clean_environment().items() if not SETTINGS.match(name)
         }
         self.environment.update(
             {

@@ -487,7 +487,7 @@ def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     monkeypatch.setattr(doctor.framework, "session", lambda: None)
     monkeypatch.setattr(doctor.framework, "INCLUDED", ["/site/generic/other.py"])
     answer = subprocess.CompletedProcess([], 1, stdout=f"{said}\n")
-    monkeypatch.setattr(doctor.framework, "run", lambda *_, **__: answer)
+    monkeypatch.setattr(doctor.running, "run", lambda *_, **__: answer)
     (found,) = doctor.find_easyblocks()
     assert f"{said.rstrip('.')}. {remedy}" in found.text
 

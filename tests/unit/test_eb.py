@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import modulestool, processes
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from support import attempt, printed, write_program
 
 
@@ -49,9 +49,9 @@ def test_the_scripts_for_the_modules_tool(tmp_path):
         '#!/bin/sh\nshift\n[ "$2" != none ] || exit 1\necho "export DONE=\'$*\' SIF=/a.sif; unset GONE; echo said"\n',
     )
     environment = {"LMOD_CMD": str(tool), "PATH": "/usr/bin:/bin", "GONE": "1", "APPTAINERENV_X": "1"}
-    result = framework.unloaded(["A/1", "b c"], environment)
+    result = running.unloaded(["A/1", "b c"], environment)
     assert (result["DONE"], "GONE" in result) == ("unload A/1 b c", False)
-    assert framework.unloaded(["none"], environment) == environment
+    assert running.unloaded(["none"], environment) == environment
     for name, status in (("A/1", 0), ("none", 1)):
         assert modulestool.run("is-available.bash", name, environment=environment).returncode == status
     before, _, after = modulestool.run("environments.bash", "A/1", environment=environment).stdout.partition("\0\0")

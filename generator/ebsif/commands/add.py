@@ -34,7 +34,7 @@ from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Site
 from ebsif.catalog.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings, settings_of
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.environments.request import own_folder
 from ebsif.errors import FAILED, EbsifError, UsageError
 from ebsif.files import is_there, message_of
@@ -258,7 +258,7 @@ def print_next_step(rendered: rendering.Rendered, path: Optional[Path], settings
     installing = (
         install_command(settings, rendered.container.module, *sources)
         if settings.is_for_account
-        else framework.command([rendered.path, *sources])
+        else running.command([rendered.path, *sources])
     )
     output.hint(f"install it with: {installing}")
     return 0

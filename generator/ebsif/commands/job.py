@@ -23,7 +23,7 @@ from ebsif.catalog.fieldtypes import is_duration
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import STAGED, Site
 from ebsif.commands.options import add_json, add_name, add_output, add_overwrite, add_settings, names_of, settings_of
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.errors import UsageError
 from ebsif.installed import report, runtimecommand
 from ebsif.installed.names import Names, shown
@@ -232,7 +232,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
                 f"an installation runs on one node, without {' or '.join(without_effect)} (--scheduler "
                 "adds any option of the scheduler)"
             )
-        more = [*framework.finding_easyblocks(has_own=True), *options.more]
+        more = [*running.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile), None
     command = job.python_program(options.more) if options.more else ()
     file = job.program_file(command)

@@ -12,7 +12,7 @@ from typing import Union
 
 from ebsif import files
 from ebsif.commands.options import add_name, add_output, names_of
-from ebsif.eb import framework
+from ebsif.eb import running
 from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
@@ -81,5 +81,5 @@ def write_easyconfig(options: Namespace, found: Union[Path, Installation]) -> in
     path = options.output if options.output.suffix == ".eb" else options.output / name
     files.write_new({path: text}, options.overwrite)
     print(path)
-    output.hint(f"install it with: {framework.command([path])}")
+    output.hint(f"install it with: {running.command([path])}")
     return 0

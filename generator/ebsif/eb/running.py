@@ -1,19 +1,25 @@
-"""Install with eb: show the steps, which are read from its output, and return how it ended."""
+"""Run eb as a program in a clean environment; show the steps of an installation, which are read from its output."""
 
+import contextlib
+import os
 import queue
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Optional, Union
 
 from easybuild.easyblocks.generic.container.values import plain_error
 
+from ebsif import modulestool, processes
 from ebsif.eb import framework
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps
@@ -51,6 +57,8 @@ RESULTS = {
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # EasyBuild colors the report of a failed command even in a file
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# Our easyblocks.
+EASYBLOCKS = ("containerinstall", "containervenv")
 # how warnings of what is installed begin
 WARNINGS = ("WARNING: stage '", "WARNING: Test failure ignored")
 
@@ -109,9 +117,9 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     if eb is not found.
     """
     # in its own lines, as they come, with details; options of the user come later and win
-    arguments = ["--output-style=basic", "--trace", *framework.finding_easyblocks(), *arguments]
+    arguments = ["--output-style=basic", "--trace", *finding_easyblocks(), *arguments]
     with (
-        framework.started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process,
+        started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process,
         Steps(not output.is_verbose()) as steps,
     ):
         steps.begin("starting eb", important=False)
@@ -129,6 +137,18 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
             steps.detail("failed")
     reader.result.error = "\n".join(reader.error).strip()
     return reader.result
+
+
+def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
+    """Return the options with which eb builds in a folder up to a step, installs nothing, and writes nowhere else."""
+    # --rebuild: eb would skip the easyconfig if its module exists already
+    return [
+        f"--buildpath={folder}/build",
+        f"--installpath={folder}/install",
+        f"--repositorypath={folder}/repository",
+        f"--stop={last}",
+        "--rebuild",
+    ]
 
 
 def lines_of(process: "subprocess.Popen[str]", reader: "OutputReader") -> Iterator[tuple[Callable, IO[str], str]]:
@@ -246,3 +266,130 @@ def last_line(path: Path) -> str:
         file.seek(max(path.stat().st_size - 4096, 0))
         lines = file.read().decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+# --- the program
+
+
+def command(arguments: Iterable[Union[str, Path]]) -> str:
+    """Return how a person runs eb, which refuses to while another module of the same software is loaded."""
+    loaded = os.environ.get("EBSIF_LOADED_MODULE")
+    words = ["eb", *finding_easyblocks(has_own=True), *map(str, arguments)]
+    return (f"module unload {loaded}; " if loaded else "") + shlex.join(words)
+
+
+def finding_easyblocks(has_own: bool = False) -> list[str]:
+    """
+    Return the options with which eb finds our easyblocks, after which it still finds those of the site.
+
+    None are needed if eb is installed with this command; with `has_own`, neither if the site seems to have our
+    easyblocks, perhaps of another version. A site's eb has another Python, and may ignore PYTHONPATH.
+    """
+    path = shutil.which("eb")
+    if not path or Path(path).parent == Path(sys.executable).parent:
+        return []
+    from easybuild.easyblocks import generic
+    from easybuild.tools.filetools import expand_glob_paths
+
+    framework.session()
+    ours = [
+        next(str(file) for folder in generic.__path__ if (file := Path(folder, f"{name}.py")).exists())
+        for name in EASYBLOCKS
+    ]
+    if has_own and (
+        any(map(is_ours, expand_glob_paths(framework.INCLUDED)))
+        or str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")
+    ):
+        return []
+    return [f"--include-easyblocks={','.join([*ours, *framework.INCLUDED])}"]
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a file is named as one of our easyblocks."""
+    return Path(path).stem in EASYBLOCKS
+
+
+def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
+    """Run eb as a person would, for questions that it answers quickly; return exit status and all output."""
+    with started(arguments, {}, stderr=subprocess.STDOUT) as process:
+        text, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, text)
+
+
+@contextlib.contextmanager
+def started(
+    arguments: Sequence[Union[str, Path]], variables: Mapping[str, str], stderr: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """
+    Yield a running eb with additional variables, and wait for its end even if it is interrupted: it cleans up.
+
+    It runs in an empty directory, because eb searches the current one, which may be large (S002-52); so arguments need
+    full paths. Raise EbError if eb is not found.
+    """
+    environment = clean_environment()
+    command = [program(environment), *map(str, arguments)]
+    output.command(command)
+    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder, processes.interruptible_once() as admit_signals:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environment, **framework.TOOL, **variables},
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+        try:
+            admit_signals()
+            yield process
+        except SystemExit:
+            # a signal to this process alone; eb gets each Ctrl-C itself
+            process.terminate()
+            raise
+        finally:
+            process.wait()
+
+
+def program(environment: Mapping[str, str]) -> str:
+    """Return the path of eb: the one on PATH, else the one installed with this command; else raise EbError."""
+    path = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
+    if not path:
+        raise framework.EbError("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
+    return path
+
+
+def clean_environment() -> dict[str, str]:
+    """
+    Return the environment without loaded container modules.
+
+    EasyBuild refuses to install a module that is loaded, and it can't run with their wrapper `python`.
+    """
+    environment = dict(os.environ)
+    loaded = container_modules(environment)
+    if loaded:
+        environment = unloaded(loaded, environment)
+    # the Python that runs EasyBuild; others on PATH may be wrappers of a container
+    if Path(program(environment)).parent == Path(sys.executable).parent and not environment.get("EB_INSTALLPYTHON"):
+        environment.setdefault("EB_PYTHON", sys.executable)
+    return environment
+
+
+def container_modules(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the loaded container modules, recognized by their module files."""
+    names, paths = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
+    loaded = []
+    for name, path in zip(names, paths):
+        with contextlib.suppress(OSError):
+            if "CONTAINERROOT" in Path(path).read_text(encoding="utf-8", errors="replace"):
+                loaded.append(name)
+    return loaded
+
+
+def unloaded(modules: Iterable[str], environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment after unloading modules; unchanged if the modules tool can't unload them."""
+    if not modulestool.command(environment):
+        return environment
+    result = modulestool.run("without-modules.bash", *modules, environment=environment)
+    entries = modulestool.entries(result.stdout)
+    return entries if result.returncode == 0 and entries else environment

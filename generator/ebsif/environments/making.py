@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.values import system_names
 from ebsif import remedies
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import lines_of
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.eb.framework import ModulePlace
 from ebsif.environments import bases, downloads, installing, plan, writing
 from ebsif.environments.earlier import Earlier
@@ -223,7 +223,7 @@ def report_written(request: Request, dated: DatedExtension, place: ModulePlace, 
         return
     for one in written:
         print(one)
-    output.hint(f"install it with: {framework.command([place.easyconfig])}")
+    output.hint(f"install it with: {running.command([place.easyconfig])}")
     output.hint(f"then: {place.load}")
 
 

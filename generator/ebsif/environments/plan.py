@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.written import UnfitError, read_writ
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import lines_of
-from ebsif.eb import framework, running
+from ebsif.eb import running
 from ebsif.environments.bases import no_image, sources
 from ebsif.environments.extension import ExtendingError
 from ebsif.packages.formats import condafile
@@ -88,7 +88,7 @@ def check(
                 path,
                 f"--tmpdir={folder}",
                 *options,
-                *framework.only_build(folder, "test"),
+                *running.only_build(folder, "test"),
                 "--disable-enforce-checksums",
                 sources(container),
             ],
@@ -241,7 +241,7 @@ def fill_wheelhouse(easyconfig: Union[str, Path], folder: Path, options: Sequenc
         raise ExtendingError(f"can't create the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
         # the variable tells the easyblock to put a wheel of everything it installs into the folder
-        done = running.install([easyconfig, *framework.only_build(work), *options], **{FILL_VARIABLE: str(folder)})
+        done = running.install([easyconfig, *running.only_build(work), *options], **{FILL_VARIABLE: str(folder)})
     if done.status:
         done.print_program()
         raise ExtendingError(f"{done.message}\nThe folder may contain some of the wheels.")

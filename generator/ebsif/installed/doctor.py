@@ -21,7 +21,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from ebsif import processes
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.files import home, is_there
 from ebsif.installed import places
 from ebsif.installed.health import machine
@@ -111,7 +111,7 @@ def find_easybuild(modules: Sequence[str]) -> Finding:
             f"{found.text}, but {sys.executable}, which runs ebsif, can't import it: "
             "add its Python packages to PYTHONPATH",
         )
-    loaded = framework.container_modules(os.environ)
+    loaded = running.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
     return dataclasses.replace(
@@ -167,10 +167,10 @@ def find_easyblocks() -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ebsif-doctor-1.eb")
         path.write_text(EASYCONFIG, encoding="utf-8")
-        answer = framework.run([path, "--dry-run"])
+        answer = running.run([path, "--dry-run"])
     if answer.returncode == 0:
         return [compare_versions(part, answer.stdout), find_easyconfigs()]
-    options = framework.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
+    options = running.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
     if options:
         return [
             Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
@@ -201,7 +201,7 @@ def compare_versions(part: str, text: str) -> Finding:
 
 def find_easyconfigs() -> Finding:
     """Return a Finding on where eb finds easyconfigs by their names, and on those that are installed with ebsif."""
-    setting = re.search(r"^robot-paths +\(\w\) = (.*)", framework.run(["--show-config"]).stdout, re.MULTILINE)
+    setting = re.search(r"^robot-paths +\(\w\) = (.*)", running.run(["--show-config"]).stdout, re.MULTILINE)
     places = setting.group(1).split(", ") if setting else []
     text = f"eb finds those in {', '.join(places) or 'no directory'} by name"
     spec = importlib.util.find_spec("easybuild.easyconfigs")
