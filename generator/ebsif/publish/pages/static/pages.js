@@ -57,6 +57,8 @@ document.addEventListener("DOMContentLoaded", () => {
   };
 
   document.querySelectorAll("pre:not(.plain)").forEach((block) => {
+    // what a command prints is only read
+    if (block.querySelector(".language-text")) return;
     const text = block.textContent.replace(/\n$/, "");
     addButton(block, text, block.dataset.what || `“${text.split("\n")[0].slice(0, 60)}”`);
   });
