@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 from parts import wheel_settings
 from support import attempt, make_native_sdist, make_sdist, make_wheel
 

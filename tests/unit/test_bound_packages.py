@@ -16,8 +16,8 @@ from ebsif.environments import change, replacing
 from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.venv import VenvPackage
+from ebsif.packages.wanted import KnownImage
 from ebsif.render import easyconfig
 from ebsif.report import asking
 from support import installed_packages

@@ -8,7 +8,7 @@ from ebsif.catalog.stages import stages_of
 from ebsif.environments import bases, impossible
 from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 
 THERE = {"torch": "2.13.0+cpu", "numpy": "2.4.6", "sympy": "1.14.0"}
 BOUND = {"torch": "built for this machine (+cpu)", "numpy": "compiled"}

@@ -13,7 +13,7 @@ from ebsif.catalog.stages import stages_of
 from ebsif.environments import bases, indexes, offers, pytorch
 from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.images import inspection
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 
 # The answer of an index to a question for a name, and the files that it has.
 STATUS = {"private": 401, "broken": 500, "moved": 301, "simple": 200}

@@ -2,7 +2,7 @@
 
 import pytest
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 from support import write_program
 
 # an index that the lock files name, and one that the project declares, with credentials that locks don't have

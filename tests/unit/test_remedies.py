@@ -17,7 +17,7 @@ from ebsif.environments.pytorch import TorchBuild
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.packages import requirements, typed
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 
 TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
 EXTEND = "ebsif extend Base/1.0 -r 'my file.txt'"

@@ -7,7 +7,7 @@ import sys
 import pytest
 from ebsif.catalog import stages
 from ebsif.packages import requirements
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 from support import printed
 
 

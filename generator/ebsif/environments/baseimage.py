@@ -15,8 +15,8 @@ from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
 from ebsif.images import inspection
 from ebsif.installed.places import Installation
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import parsed
+from ebsif.packages.wanted import KnownImage
 from ebsif.render.easyconfig import keep_packages
 
 if TYPE_CHECKING:

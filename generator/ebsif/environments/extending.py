@@ -22,7 +22,7 @@ from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, typed, venv
-from ebsif.packages.formats.wanted import KnownImage, WantedPackages
+from ebsif.packages.wanted import KnownImage, WantedPackages
 from ebsif.report import output
 
 # the name of an extension that gets none

@@ -22,9 +22,9 @@ from ebsif.environments.extension import ExtendingError
 from ebsif.environments.offers import Asked, Pages, Place
 from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
-from ebsif.packages.formats import condafile
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages import condanames
 from ebsif.packages.lines import has_hash, name_in
+from ebsif.packages.wanted import KnownImage
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -134,7 +134,7 @@ def said(
 ) -> str:
     """Return that packages, or versions of them, exist nowhere, with those that are meant; empty if there are none."""
     similar = {name: meant_by(name) for name in misnamed}
-    similar.update((name, condafile.similar_to(name)) for name in missing)
+    similar.update((name, condanames.similar_to(name)) for name in missing)
     lines = [wrong_name(name, image) for name in misnamed]
     if missing:
         named = ", ".join(f"{name} (did you mean {similar[name]}?)" if similar[name] else name for name in missing)

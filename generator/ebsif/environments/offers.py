@@ -22,7 +22,7 @@ from urllib.request import Request
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.images.registry import connection
-from ebsif.packages.formats.wanted import KnownImage
+from ebsif.packages.wanted import KnownImage
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -18,7 +18,7 @@ from ebsif.catalog.stages import lines_of
 from ebsif.eb import running
 from ebsif.environments.bases import no_image, sources
 from ebsif.environments.extension import ExtendingError
-from ebsif.packages.formats import condafile
+from ebsif.packages import condanames
 from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -141,7 +141,7 @@ def written(folder: str, name: str, where: str = "stages/*/") -> list[str]:
 def with_similar_names(reason: str) -> str:
     """Return why pip failed, with names of packages that resemble one that doesn't exist."""
     missing = MISSING.search(reason)
-    similar = condafile.similar_to(missing["name"]) if missing else None
+    similar = condanames.similar_to(missing["name"]) if missing else None
     return reason.replace(missing[0], f"{missing[0]} (did you mean {similar}?)", 1) if missing and similar else reason
 
 

@@ -16,8 +16,8 @@ from ebsif.catalog.stages import Stage
 from ebsif.environments import offers
 from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import parsed
+from ebsif.packages.wanted import KnownImage
 
 if TYPE_CHECKING:
     pass

@@ -28,8 +28,8 @@ from ebsif.installed import imagestate, lock, places, search
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
-from ebsif.packages.formats.wanted import KnownImage
 from ebsif.packages.lines import names_in
+from ebsif.packages.wanted import KnownImage
 from ebsif.report import output
 
 

@@ -13,9 +13,9 @@ from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
 from ebsif.packages import typed
-from ebsif.packages.formats.wanted import WantedPackages
 from ebsif.packages.lines import allows, extras_in, has_hash, name_in, names_in, parsed, with_extras
 from ebsif.packages.venv import VenvPackage
+from ebsif.packages.wanted import WantedPackages
 from ebsif.report import output
 from ebsif.report.asking import confirmed
 from ebsif.report.table import print_table

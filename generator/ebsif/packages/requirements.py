@@ -14,8 +14,8 @@ from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
-from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages
 from ebsif.packages.lines import name_in, parsed
+from ebsif.packages.wanted import Choice, KnownImage, RequirementsError, WantedPackages
 
 if sys.version_info >= (3, 11):
     import tomllib

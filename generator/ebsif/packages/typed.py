@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ebsif.errors import EbsifError
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import WantedPackages
 from ebsif.packages.lines import extras_in, has_hash, name_in, with_extras
+from ebsif.packages.wanted import WantedPackages
 
 
 def parse(texts: Sequence[str], option: str = "--add") -> WantedPackages:

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.newest import natural
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
-from ebsif.packages.formats.wanted import RequirementsError, WantedPackages
+from ebsif.packages.wanted import RequirementsError, WantedPackages
 
 # every new venv has these ...
 TOOLS = {"pip"}

@@ -1,46 +1,19 @@
 """Read Conda's environment.yml: its pip section, and its Conda packages under the names that they have for pip."""
 
-import difflib
-import gzip
 import re
 from collections import defaultdict
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalog.packagenames import OTHER_NAMES, meant_by
+from ebsif.packages.condanames import pip_name_of
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.formats.wanted import KnownImage, RequirementsError, WantedPackages, texts
+from ebsif.packages.wanted import KnownImage, RequirementsError, WantedPackages, texts
 
 PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 # one version, perhaps with a build: =1.26 is ==1.26.*, but =1.26.4=py311_0 and ==1.26 are exact
 ONE_VERSION = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d[\w.!+]*?)(?P<any>\.?\*)?(?P<build>(?:\s*=\s*|\s+)\S+)?")
-
-# The names that Conda packages have for pip; the file says where they come from.
-TABLE = "conda-names.txt.gz"
-
-# What the table doesn't know, or where the packages on PyPI have another name than their metadata
-EXCEPTIONS = {
-    # wheels on PyPI
-    "cmake": "cmake",
-    "faiss": "faiss-cpu",
-    "faiss-cpu": "faiss-cpu",
-    "msgpack-python": "msgpack",
-    "ninja": "ninja",
-    # several packages of Conda for one of pip
-    "py-opencv": "opencv-python",
-    "pytorch-gpu": "torch",
-    "ray-default": "ray",
-    "tensorflow-gpu": "tensorflow",
-    "pillow-simd": "pillow",
-    # only for Conda's solver
-    "pytorch-cuda": None,
-    "pytorch-mutex": None,
-    "cpuonly": None,
-}
 
 # Why packages are not installed, or not in the version of the file.
 IN_IMAGE = "the versions in the image are used: %s"
@@ -132,30 +105,3 @@ def pip_versions(versions: str) -> Optional[str]:
     except InvalidSpecifier:
         return None
     return text
-
-
-def pip_name_of(name: str) -> Optional[str]:
-    """Return the name that pip has for a Conda package (in lower case); None if none is known."""
-    if name in EXCEPTIONS or name in OTHER_NAMES:
-        return EXCEPTIONS.get(name) or OTHER_NAMES.get(name)
-    line = re.search(rf"^{re.escape(name)}(?: (\S+))?$", table(), re.MULTILINE)
-    return (line[1] or normal_name(name)) if line and line[1] != "-" else None
-
-
-def similar_to(name: str) -> Optional[str]:
-    """Return the name for pip of the package that is meant by a wrong one, or most like it; None if it is known."""
-    meant = meant_by(normal_name(name))
-    if meant:
-        return meant
-    lines = (line.split() for line in table().splitlines() if not line.startswith("#") and not line.endswith(" -"))
-    known = {words[0]: words[-1] for words in lines}
-    if normal_name(name) in {*known, *map(normal_name, known.values())}:
-        return None
-    closest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
-    return known[closest[0]] if closest else None
-
-
-@lru_cache
-def table() -> str:
-    """Return the text of the table."""
-    return gzip.decompress((resources.files("ebsif.packages.formats") / TABLE).read_bytes()).decode()

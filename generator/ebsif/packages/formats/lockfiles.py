@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif import processes
 from ebsif.packages.formats import pyproject
-from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages
+from ebsif.packages.wanted import Choice, KnownImage, RequirementsError, WantedPackages
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.packages.formats.wanted import Choice, KnownImage, RequirementsError, WantedPackages, texts
+from ebsif.packages.wanted import Choice, KnownImage, RequirementsError, WantedPackages, texts
 
 if TYPE_CHECKING:
     from packaging.markers import Marker

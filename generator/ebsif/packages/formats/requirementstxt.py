@@ -10,8 +10,8 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
-from ebsif.packages.formats.wanted import RequirementsError, WantedPackages
 from ebsif.packages.lines import parsed
+from ebsif.packages.wanted import RequirementsError, WantedPackages
 
 # As people type it for other programs.
 STANDARD_INPUT = Path("-")

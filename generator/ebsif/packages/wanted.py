@@ -1,4 +1,4 @@
-"""What all formats of requirements share: what is read from a file, for which image, and what is chosen of it."""
+"""Packages that are wanted: what is read from a file, for which image, and what is chosen of it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
