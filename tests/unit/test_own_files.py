@@ -21,15 +21,8 @@ def edited(request, eb_prefix):
     eb_prefix.add(root, "hello", "1.0")
     # a list of files that nothing can read
     write(site, {"odd-1.0.dist-info/RECORD": "x" * 200000})
-    write(
-        site,
-        {
-            "hello.py": "1",
-            "../../../bin/hello": "1",
-            "hello-1.0.dist-info/RECORD": "hello.py,sha256=x,1\n../../../bin/hello,sha256=x,1\n",
-            "__pycache__/greeting.pyc": "1",
-        },
-    )
+    listed = {"hello-1.0.dist-info/RECORD": "hello.py,sha256=x,1\n../../../bin/hello,sha256=x,1\n"}
+    write(site, {"hello.py": "1", "../../../bin/hello": "1", "__pycache__/greeting.pyc": "1", **listed})
     write(software, {"my data/a/model.pt": "1", "my data/b": "1"})
     write(site, {"greeting.py": "changed", "loose.py": "1"})
     if request.param == "file":

@@ -43,16 +43,9 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, ebsif):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
-    (tmp_path / "lock.json").write_text(
-        json.dumps(
-            {
-                "image": {"file": "a.sif", "sha256": "0"},
-                "image_packages": [],
-                "venv_packages": ["a==1"],
-                "stages": [{"name": "requirements", "requirements": "a==1"}],
-            }
-        )
-    )
+    stage = {"name": "requirements", "requirements": "a==1"}
+    record = {"image": {"file": "a.sif", "sha256": "0"}, "image_packages": [], "venv_packages": ["a==1"]}
+    (tmp_path / "lock.json").write_text(json.dumps({**record, "stages": [stage]}))
     for words in ([LUMI, "--add", "einops"], ["--from-lock", "lock.json"]):
         said = ebsif("extend", "--site", "lumi", *words, "--name", "mine", status=3).err
         assert (
@@ -206,33 +199,23 @@ class Eb:
         assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's
-        folders = {
-            Path(one.partition("=")[2]).parent
-            for one in map(str, arguments)
-            if one.startswith(("--installpath=", "--repositorypath="))
-        }
-        assert folders == {Path(arguments[0]).parent}
+        own = [one for one in map(str, arguments) if one.startswith(("--installpath=", "--repositorypath="))]
+        assert {Path(one.partition("=")[2]).parent for one in own} == {Path(arguments[0]).parent}
         (folder,) = [one.partition("=")[2] for one in map(str, arguments) if one.startswith("--buildpath=")][-1:]
         report = Path(folder, "PyTorch/2.7.0/system/stages/requirements/report.json")
         report.parent.mkdir(parents=True)
-        digest = {"hashes": {"sha256": "1" * 64}}
-        report.write_text(
-            json.dumps(
-                {
-                    "install": [
-                        {
-                            "metadata": dict(zip(("name", "version"), package.split())),
-                            "requested": requested,
-                            "download_info": {
-                                "url": f"file:///none/{package.replace(' ', '-')}.whl",
-                                "archive_info": digest,
-                            },
-                        }
-                        for package, requested in self.packages.items()
-                    ]
-                }
-            )
-        )
+        items = [
+            {
+                "metadata": dict(zip(("name", "version"), package.split())),
+                "requested": requested,
+                "download_info": {
+                    "url": f"file:///none/{package.replace(' ', '-')}.whl",
+                    "archive_info": {"hashes": {"sha256": "1" * 64}},
+                },
+            }
+            for package, requested in self.packages.items()
+        ]
+        report.write_text(json.dumps({"install": items}))
         return self.result
 
 
@@ -258,25 +241,19 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, ebsif):
         return [*said.out.splitlines(), *(line for line in said.err.splitlines() if line.startswith("install it"))]
 
     packages = ["+ rich 1.0   asked for", "+ hello 1.0  dependency"]
-    assert checked(0) == [
-        *packages,
-        "yes: PyTorch/theirs can be installed: 2 packages",
-        "install it with: ebsif extend --from-lock lock.json --name theirs --date 1",
-    ]
+    then = "install it with: ebsif extend --from-lock lock.json --name theirs --date 1"
+    assert checked(0) == [*packages, "yes: PyTorch/theirs can be installed: 2 packages", then]
     assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
     file["sha256"] = "2" * 64
-    assert checked(1) == [
-        *packages,
-        "no: PyTorch/theirs can't be installed: rich-1.0.whl has another SHA256 than in the lock",
-    ]
+    problem = "rich-1.0.whl has another SHA256 than in the lock"
+    assert checked(1) == [*packages, f"no: PyTorch/theirs can't be installed: {problem}"]
     # on another image the versions are wanted, but these packages are not in an extension that is changed
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
     assert checked(0, BASE)[:2] == packages
     assert not list(tmp_path.glob("*.eb"))
     (tmp_path / "lock.json").unlink()
-    assert ebsif(*command, status=3).err == (
-        "ebsif: lock.json does not exist: give the lock of a module, or its installation\n"
-    )
+    said = ebsif(*command, status=3).err
+    assert said == "ebsif: lock.json does not exist: give the lock of a module, or its installation\n"
 
 
 def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, ebsif):
@@ -301,13 +278,8 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
             f"load it with: module load {OTHER}\n"
         )
     # docs D8
-    assert json.loads(ebsif(*words, "--json").out) == {
-        "module": OTHER,
-        "name": OTHER,
-        "load": f"module load {OTHER}",
-        "root": str(root),
-        "new": False,
-    }
+    there = {"module": OTHER, "name": OTHER, "load": f"module load {OTHER}", "root": str(root)}
+    assert json.loads(ebsif(*words, "--json").out) == {**there, "new": False}
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
     planned = json.loads(ebsif(*words, "--check", "--json").out)
@@ -319,9 +291,8 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
 
 def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
     """Issue 61: an extension without what the base has of the host would be worse than none."""
-    base = eb_prefix.install(
-        BASE.replace("2.13", "2.12"), text=f"{EASYCONFIG}library_binds = {{'/a.so': 'if_newer'}}\n"
-    )
+    text = f"{EASYCONFIG}library_binds = {{'/a.so': 'if_newer'}}\n"
+    base = eb_prefix.install(BASE.replace("2.13", "2.12"), text=text)
     said = ebsif("extend", str(base), "--add", "rich", "--name", "mine", "-n", status=3).err
     assert "can't be extended: 'library_binds' was removed. Its owner has to change and install it: name these" in said
 
@@ -346,30 +317,16 @@ def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, cap
             f"yes: A/1 can be installed: 83 packages (82 {unchanged})",
         ]
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True, "hand 1.0": True}))
-    base = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
-    eb_prefix.install(base, ["hand==1.0"], text="")
-    assert ebsif("extend", base, "--add", "einops", "--name", "mine", "--check").out.splitlines()[:2] == [
-        "+ einops 0.8  asked for",
-        "= 1 package   of the base, unchanged",
-    ]
+    eb_prefix.install(BASE, ["hand==1.0"], text="")
+    said = ebsif("extend", BASE, "--add", "einops", "--name", "mine", "--check").out
+    assert said.startswith("+ einops 0.8  asked for\n= 1 package   of the base, unchanged\n")
 
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, ebsif):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
     monkeypatch.chdir(tmp_path)
-    said = ebsif(
-        "extend",
-        "--site",
-        "lumi",
-        LUMI,
-        "--add",
-        "einops",
-        "--name",
-        "mine",
-        "--check",
-        "--",
-        f"--buildpath={tmp_path}/elsewhere",
-    ).out
+    command = ["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check"]
+    said = ebsif(*command, "--", f"--buildpath={tmp_path}/elsewhere").out
     assert said.startswith("+ einops 0.8  asked for\nyes: ")
     assert install_command(["extend", "a b", "--check", "--", "--debug"]) == ("ebsif extend 'a b' -- --debug")

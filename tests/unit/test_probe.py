@@ -149,23 +149,13 @@ def test_packages_whose_names_are_code():
 @pytest.mark.parametrize(
     "printed",
     [
-        "folder 755 0 0 /a\n",
-        "folder x /a\n",
-        "folder 755 /../a\n",
-        "folder 755 a\x7f\n",
-        "mask 7 /a\n",
-        "mask x /a\n",
-        "mask\n",
-        "mask 0 a\n",
-        "mask 0 /a/../b\n",
+        *(f"folder {line}" for line in ("755 0 0 /a", "x /a", "755 /../a", "755 a\x7f")),
+        *(f"mask {line}" for line in ("7 /a", "x /a", "0 a", "0 /a/../b")),
     ],
 )
 def test_what_a_hostile_image_says_about_masks(printed):
     """P-06: nothing of it becomes another option, or another path, of mksquashfs."""
-    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=f"mask 0 /x\n{printed}"))
-    if printed == "mask\n":
-        Masks(["/x"]).find(container)
-        return
+    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=f"mask 0 /x\nmask\n{printed}\n"))
     with pytest.raises((EasyBuildError, UnfitError), match=r"can't be|isn't in"):
         Masks(["/x"]).find(container)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif import processes
 from ebsif.images import checksum
-from support import heed_signals
+from support import attempt, heed_signals
 
 # the program and what it starts write their numbers to a file
 HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; sleep 300'
@@ -78,9 +78,8 @@ def test_input_that_is_not_read():
 
 def test_input_and_output():
     """I-04: a program has the input, the environment and the directory that it is given; bytes are kept."""
-    done = processes.run(
-        ["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"], 60, "x\n", environment={"A": "b"}, cwd="/"
-    )
+    command = ["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"]
+    done = processes.run(command, 60, "x\n", environment={"A": "b"}, cwd="/")
     assert (done.returncode, done.stdout, os.fsencode(done.stderr)) == (3, "x\n/\n", b"\xffb")
 
 
@@ -100,13 +99,7 @@ def test_an_interruption(tmp_path, number):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_a_command_has_begun_to_write(tmp_path, number):
     """R-04: also the signals by which schedulers end jobs leave no half image, which may have many gigabytes."""
-    done = subprocess.run(
-        [sys.executable, "-c", CUT, str(int(number))],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        preexec_fn=heed_signals,
-        check=False,
-    )
+    done = attempt([sys.executable, "-c", CUT, str(int(number))], cwd=tmp_path, preexec_fn=heed_signals)
     assert done.returncode == 128 + number, done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -154,10 +147,8 @@ def test_signals_that_are_ignored():
     handlers = [signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)]
     try:
         with processes.interruptible():
-            assert [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)] == [
-                signal.SIG_IGN,
-                processes.interrupt,
-            ]
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) == processes.interrupt
         assert signal.getsignal(signal.SIGTERM) == handlers[1]
     finally:
         signal.signal(signal.SIGHUP, handlers[0])

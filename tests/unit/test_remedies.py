@@ -186,17 +186,5 @@ def test_the_command_for_an_upgrade(stages, expected):
     fields = {"version": "2.0", "suffix": "", "system_packages": ["ffmpeg"]}
     container = Container.of("Base", fields, None, None)
     words = upgrade.extending_words(options, container, "mine", stages_of(stages))
-    whole = [
-        "extend",
-        "Base/2.0",
-        "--name",
-        "mine",
-        *(expected or ()),
-        "--apt",
-        "ffmpeg",
-        "--catalog",
-        "c",
-        "--",
-        "--robot",
-    ]
-    assert words == (whole if expected else [])
+    others = ["--apt", "ffmpeg", "--catalog", "c", "--", "--robot"]
+    assert words == (["extend", "Base/2.0", "--name", "mine", *expected, *others] if expected else [])

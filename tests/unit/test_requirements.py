@@ -29,13 +29,7 @@ def test_a_requirements_file(tmp_path):
     (tmp_path / "more/b.txt").write_text(included)
     address = "c @ git+https://example.org/c.git#egg=c"
     wanted = read(tmp_path / "a.txt", f"# mine\na==1  # one\n\n-r more/b.txt\n{address}\nd \\\n  <2\n")
-    assert wanted.lines == [
-        "a==1",
-        "--extra-index-url https://example.org/simple",
-        "b[x]>=2 ; python_version > '3'",
-        "c @ git+https://example.org/c.git#egg=c",
-        "d <2",
-    ]
+    assert wanted.lines == ["a==1", *included.splitlines(), address, "d <2"]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +44,8 @@ def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
     """N5: a line of comment does not continue, as for pip, so that nothing that follows is lost."""
     assert read(tmp_path / "a.txt", text).lines == lines
     # importing pip changes how this process logs
-    program = (
-        "import sys; from pip._internal.req.req_file import preprocess\n"
-        "for _, line in preprocess(sys.argv[1]):\n    print(line)"
-    )
+    program = "import sys; from pip._internal.req.req_file import preprocess as lines\n"
+    program += "for _, line in lines(sys.argv[1]):\n    print(line)"
     said = printed([sys.executable, "-c", program, text])
     assert [" ".join(line.split()) for line in said.splitlines()] == lines
 
@@ -113,11 +105,7 @@ def test_variables_in_names(tmp_path, monkeypatch, line):
     [
         ("a.txt", "# nothing\n", "names no Python package"),
         # N15
-        (
-            "a.txt",
-            "-r https://example.org/b.txt\n",
-            "a.txt:1: https://example.org/b.txt is not on this machine: download",
-        ),
+        ("a.txt", "-r https://x.org/b.txt\n", "a.txt:1: https://x.org/b.txt is not on this machine: download"),
         ("a.txt", "-r a.txt\n", "includes itself"),
         ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
         ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
@@ -163,15 +151,8 @@ def test_a_project(tmp_path):
     assert read(path, text).impossible == [f"{path}: installed only if you add them: {options}"]
     assert requirements.read_all([path], KnownImage("3.12"), ["train-it", "all"], ["Dev", "docs"]).impossible == []
     assert requirements.read_all([path], KnownImage("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
-    assert requirements.read_all([path], KnownImage("3.11"), ["all"], ["Dev"]).lines == [
-        "a>=1",
-        "b",
-        "e",
-        "f",
-        "c",
-        'c; os_name == "posix"',
-        "d; python_version > '3'",
-    ]
+    both = requirements.read_all([path], KnownImage("3.11"), ["all"], ["Dev"])
+    assert both.lines == ["a>=1", "b", "e", "f", "c", 'c; os_name == "posix"', "d; python_version > '3'"]
     for image, extras, groups, expected in [
         ("3.10", [], [], f"{path}: requires Python >=3.11.4, but the image has Python 3.10"),
         ("3.12", ["x"], [], f"{path}: has no extra 'x' (known: all, train-it)"),
@@ -189,15 +170,9 @@ def test_sources_that_only_uv_knows(tmp_path):
     )
     wanted = read(tmp_path / "pyproject.toml", text)
     assert wanted.lines == ["torch"]
-    for text, expected in zip(
-        wanted.impossible,
-        (
-            "a is not installed, because it comes from a workspace source of uv",
-            "b>2 is not installed, because it comes from a git source of uv",
-            "torch comes from the index that pip uses, not from that in tool.uv",
-        ),
-    ):
-        assert expected in text
+    for text, expected in zip(wanted.impossible, ("workspace source of uv", "git source of uv")):
+        assert f" is not installed, because it comes from a {expected}" in text
+    assert "torch comes from the index that pip uses, not from that in tool.uv" in wanted.impossible[2]
 
 
 def test_a_conda_environment(tmp_path):
@@ -217,18 +192,15 @@ def test_a_conda_environment(tmp_path):
     assert wanted.lines == ["opencv-python==4.*", "numpy<2", "torch==2.6", *rest, *pip]
     named = [
         f"{path}: not known as Python packages; if pip knows them, add them to the pip section, and if "
-        f"the image's distribution has them, add them with --apt: ffmpeg, git 2.4, "
-        "no-such-thing=1",
+        "the image's distribution has them, add them with --apt: ffmpeg, git 2.4, no-such-thing=1",
         f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')",
     ]
     assert wanted.impossible == named
     wanted = requirements.read_all([path], KnownImage("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
     assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
-    assert wanted.impossible == [
-        f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2",
-        *named,
-    ]
+    used = "numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2"
+    assert wanted.impossible == [f"{path}: the versions in the image are used: {used}", *named]
     assert wrong([path], KnownImage("3.10")) == (
         f"{path}: asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
         "--has 'python==3.11.*'), or change or remove that line"
@@ -300,33 +272,24 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     ]
     # pip splits options like a shell
     (tmp_path / "pro ject/c.txt").touch()
-    assert read(tmp_path / "pro ject/a.txt", "-c c.txt\n-f .\n").lines == [
-        f"-c '{tmp_path}/pro ject/c.txt'",
-        f"-f '{tmp_path}/pro ject'",
-    ]
+    own = tmp_path / "pro ject"
+    assert read(own / "a.txt", "-c c.txt\n-f .\n").lines == [f"-c '{own}/c.txt'", f"-f '{own}'"]
     (tmp_path / "pro ject/r.txt").write_text("a\n")
     quoted = "-r 'pro ject/r.txt'\n--requirement=\"pro ject/r.txt\"\n-c pro\\ ject/c.txt  # mine\n-c '/a b.txt'\n"
-    assert read(tmp_path / "a.txt", quoted.replace("pro\\ ", '"pro "')).lines == [
-        "a",
-        f"-c '{tmp_path}/pro ject/c.txt'",
-        "-c '/a b.txt'",
-    ]
+    quoted = quoted.replace("pro\\ ", '"pro "')
+    assert read(tmp_path / "a.txt", quoted).lines == ["a", f"-c '{own}/c.txt'", "-c '/a b.txt'"]
     assert read(tmp_path / "b.txt", "a\\\n ==1\n./more\n").lines == ["a ==1", f"{tmp_path}/more"]
 
 
 def test_packages_that_need_torch_get_their_own_stage():
     """S000-02, S000-22: it comes after what they need, without isolation, with the tools for builds."""
     assert stages.simplest(requirements.split_into_stages(["a", "b"])) == ["a", "b"]
-    first, second, third = stages.as_parameter(
-        requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
-    )
+    wanted = requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
+    first, second, third = stages.as_parameter(wanted)
     assert first == {"name": "build tools", "requirements": ["packaging", "setuptools", "wheel"]}
     assert second == {"name": "requirements", "requirements": ["--pre", "a", "ninja==1"]}
-    assert third == {
-        "name": "built against torch",
-        "requirements": ["--pre", "flash_attn==2"],
-        "no_build_isolation": True,
-    }
+    lines = ["--pre", "flash_attn==2"]
+    assert third == {"name": "built against torch", "requirements": lines, "no_build_isolation": True}
 
 
 HEX = "a" * 64
@@ -340,11 +303,7 @@ SDIST = PYLOCK + '[packages.sdist]\nname = "a-1.tar.gz"\nurl = "https://x"\nhash
     [
         *(("pylock.toml", ARCHIVE % blank, "has a blank") for blank in (" ", "\\n")),
         *(("pylock.toml", SDIST % blank, "with a hash that pip can check") for blank in (" ", "\\n")),
-        (
-            "environment.yml",
-            'dependencies: [{pip: ["a\\n--pre"]}]',
-            r"the requirement 'a\\n--pre' has a control character",
-        ),
+        ("environment.yml", 'dependencies: [{pip: ["a\\n--pre"]}]', r"requirement 'a\\n--pre' has a control character"),
         ("environment.yml", "dependencies: ['\x1b[2J']", "can't be read"),
         ("requirements.txt", "a\x00b\n", r"'a\\x00b' is not a requirement"),
         ("requirements.txt", "\x1b[2J\n", r"'\\x1b\[2J' is not a requirement"),

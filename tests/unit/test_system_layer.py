@@ -39,26 +39,11 @@ def check(value):
     ContainerSpec.check({**defaults, "name": "x", "version": "1", "sources": ["x.sif"], "system_packages": value})
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        ["x;rm"],
-        ["--option"],
-        ["-y"],
-        ["../x.deb"],
-        ["vim-"],
-        ["Vim"],
-        ["a b"],
-        ["vim=$(id)"],
-        ["v\n"],
-        ["./x.deb"],
-        {"packages": ["vim"], "allow_upgrade": ["-"]},
-        {"packages": ["vim"], "allow_upgrade": ["libc6=1"]},
-        ["vim/testing"],
-        ["task^"],
-        ["vim=1 2"],
-    ],
-)
+NO_NAMES = ["x;rm", "--option", "-y", "../x.deb", "vim-", "Vim", "a b", "vim=$(id)", "v\n", "./x.deb", "vim/testing"]
+UPGRADED = [{"packages": ["vim"], "allow_upgrade": [name]} for name in ("-", "libc6=1")]
+
+
+@pytest.mark.parametrize("value", [*([name] for name in (*NO_NAMES, "task^", "vim=1 2")), *UPGRADED])
 def test_what_is_no_name(value):
     """V-04: values are data: options, paths, patterns and what apt understands besides names are refused."""
     with pytest.raises(EasyBuildError, match="'system_packages': not a name of a package: '"):
@@ -99,19 +84,12 @@ def test_the_catalog_has_the_same_rule():
 
 def test_the_record_tells_what_was_added():
     """V-04: a summary names what was asked for; in the lists of packages, what was added has a place of its own."""
-    assert GIT.summary == (
-        "git 1:2.39-1, libssl3 3.0.2, vim (in the image), mail-agent (in the image) (and 1 that they need)"
-    )
-    record = Record(
-        system_layer=GIT, system_packages={"deb": ["bash==5", "git-man==1:2.39-1", "git==1:2.39-1", "libssl3==3.0.2"]}
-    )
+    there = "vim (in the image), mail-agent (in the image)"
+    assert GIT.summary == f"git 1:2.39-1, libssl3 3.0.2, {there} (and 1 that they need)"
+    packages = ["bash==5", "git-man==1:2.39-1", "git==1:2.39-1", "libssl3==3.0.2"]
+    record = Record(system_layer=GIT, system_packages={"deb": packages})
     places = {package.name: package.place for package in record.packages}
-    assert places == {
-        "bash": "image",
-        "git": "system-packages",
-        "git-man": "system-packages",
-        "libssl3": "system-packages",
-    }
+    assert places == {"bash": "image", **dict.fromkeys(("git", "git-man", "libssl3"), "system-packages")}
     again = Record.from_content({"image": {"file": "x"}, "system_layer": vars(GIT)})
     assert again.system_layer.summary == GIT.summary
 
@@ -120,14 +98,9 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
     """V-04: a layer that the runtime can't mount with zstd is packed with gzip, like user software."""
     packed = []
     monkeypatch.setattr(overlay, "version", lambda: (4, 5))
-    monkeypatch.setattr(
-        overlay, "run_program", lambda command, **_: packed.append(command) or types.SimpleNamespace(exit_code=0)
-    )
-    monkeypatch.setattr(
-        layers,
-        "InstallContainer",
-        lambda *_: types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(exit_code=255)),
-    )
+    ended = [types.SimpleNamespace(exit_code=status) for status in (0, 255)]
+    monkeypatch.setattr(overlay, "run_program", lambda command, **_: packed.append(command) or ended[0])
+    monkeypatch.setattr(layers, "InstallContainer", lambda *_: types.SimpleNamespace(run=lambda *_, **__: ended[1]))
     (tmp_path / "root").mkdir()
     container = types.SimpleNamespace(runtime=None, image="x.sif")
     Layer(container, str(tmp_path / "root"), str(tmp_path)).pack("x.squashfs")
@@ -138,12 +111,8 @@ def test_an_overlay(tmp_path, configuration, monkeypatch):
     """A4, V-04: all of it is of root and from 1980, so it is the same in each run; older mksquashfs can't do that."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files").chmod(0o755)
-    files = [
-        overlay.folder("/usr", "755"),
-        overlay.folder("/usr/bin", "1775"),
-        overlay.hidden('/usr/a "b"\\c'),
-        overlay.link("/usr/bin/d", "/bin/e"),
-    ]
+    files = [overlay.folder("/usr", "755"), overlay.folder("/usr/bin", "1775")]
+    files += [overlay.hidden('/usr/a "b"\\c'), overlay.link("/usr/bin/d", "/bin/e")]
     overlay.write(str(tmp_path / "files"), str(tmp_path / "overlay"), files, ["-comp", "gzip"])
     listed = printed(["unsquashfs", "-lln", tmp_path / "overlay"], env={**os.environ, "TZ": "UTC"}).splitlines()
     lines = [" ".join(line.split()) for line in listed if "squashfs-root" in line]
@@ -180,20 +149,9 @@ def test_which_layers_are_kept(tmp_path, configuration):
     time = image.stat().st_mtime_ns
 
     def kept(value=("git",), of=root, **changes):
-        (root / "share/ebsif/lock.json").write_text(
-            json.dumps(
-                {
-                    "image": {
-                        "file": "image.sif",
-                        "size": 5,
-                        "mtime_ns": time,
-                        "resolved": str(image),
-                        "sha256": digest[b"image"],
-                    },
-                    "system_layer": {**layer, **changes},
-                }
-            )
-        )
+        used = {"file": "image.sif", "size": 5, "mtime_ns": time, "resolved": str(image), "sha256": digest[b"image"]}
+        record = {"image": used, "system_layer": {**layer, **changes}}
+        (root / "share/ebsif/lock.json").write_text(json.dumps(record))
         system = SystemRequest(value if isinstance(value, dict) else list(value))
         return bool(system.kept(InstalledImage(str(of)), str(image), str(target)))
 
@@ -264,10 +222,8 @@ def test_extending_by_system_packages(extended, eb_prefix):
     """V-04: --apt alone or with other packages; `name=version`; what may be upgraded; no name of an option of apt."""
     new = ["extend", BASE, "--name", "other"]
     assert extended(*new, "--apt", "git", "--apt", "vim=2:9") == ["git", "vim=2:9"]
-    assert extended(*new, "--apt", "git", "vim", "--allow-upgrade", "libssl3", "--add", "rich") == {
-        "packages": ["git", "vim"],
-        "allow_upgrade": ["libssl3"],
-    }
+    both = {"packages": ["git", "vim"], "allow_upgrade": ["libssl3"]}
+    assert extended(*new, "--apt", "git", "vim", "--allow-upgrade", "libssl3", "--add", "rich") == both
     assert extended(*new, "--apt", "x;rm", status=3) == "not a name of a package: 'x;rm' (write NAME or NAME=VERSION)"
     assert "is for the packages of --apt" in extended(*new, "--add", "rich", "--allow-upgrade", "libssl3", status=3)
     assert extended("extend", BASE, "--remove-apt", "git", status=3).startswith("--remove-apt changes an extension")
@@ -280,9 +236,8 @@ def test_changing_the_system_packages_of_an_extension(extended, eb_prefix):
     assert extended("extend", "mine", "--apt", "vim=2:10") == ["git", "vim=2:10"]
     assert extended("extend", "mine", "--remove-apt", "vim", "--add", "rich") == ["git"]
     assert extended("extend", "mine", "--remove-apt", "vim", "git") is None
-    assert "made without the system package gti; did you mean git? (it was made with: git, vim)" in extended(
-        "extend", "mine", "--remove-apt", "gti", status=3
-    )
+    said = extended("extend", "mine", "--remove-apt", "gti", status=3)
+    assert "made without the system package gti; did you mean git? (it was made with: git, vim)" in said
     # on top of it, under another name
     assert extended("extend", "mine", "--apt", "graphviz", "--name", "more") == ["git", "vim=2:9", "graphviz"]
     assert extended("extend", "mine", "--add", "rich", "--name", "more") == ["git", "vim=2:9"]
@@ -300,21 +255,17 @@ def test_a_new_extension_of_the_same_name(extended, eb_prefix):
     """V-04: system packages that would be lost are named, as others are."""
     eb_prefix.install(MINE, text=ONLY, packages=(), system_layer=vars(GIT), stages=[])
     text = extended("extend", BASE, "--name", "mine", "--apt", "tmux", status=3)
-    assert text.startswith("`mine` exists (") and text.endswith(
-        "; to add to it: ebsif extend mine --apt tmux; otherwise choose another --name"
-    )
+    assert text.startswith("`mine` exists (")
+    assert text.endswith("; to add to it: ebsif extend mine --apt tmux; otherwise choose another --name")
 
 
 def test_upgrading_keeps_the_names(extended, eb_prefix):
     """V-04: `ebsif upgrade` installs the same names on the newer image, with those that its container has."""
     eb_prefix.install(MINE, text=SYSTEM)
     newer = BASE.replace("20261121", "20270101")
-    eb_prefix.install(
-        newer,
-        text=EASYCONFIG.replace("20261121-mine-20261121", "20270101").replace(
-            "requirements = [", "system_packages = ['tmux']\nrequirements = ["
-        ),
-    )
+    text = EASYCONFIG.replace("20261121-mine-20261121", "20270101")
+    text = text.replace("requirements = [", "system_packages = ['tmux']\nrequirements = [")
+    eb_prefix.install(newer, text=text)
     assert extended("upgrade", "mine", newer) == ["tmux", "git", "vim=2:9"]
 
 
@@ -343,12 +294,8 @@ def test_repeating_a_lock_asks_for_the_same_names():
 def test_the_cause_is_shown():
     """A2, V-04: what dpkg calls an error, with the words of the script before it, though much output follows."""
     lines = [f"Selecting previously unselected package a{number}." for number in range(30)]
-    error = [
-        "it is broken",
-        "dpkg: error processing package b (--configure):",
-        " installed b package post-installation",
-        "Setting up a1 ...",
-    ]
+    error = ["it is broken", "dpkg: error processing package b (--configure):"]
+    error += [" installed b package post-installation", "Setting up a1 ..."]
     shown = cause("\n".join([*lines, *error, *lines, "E: Sub-process /usr/bin/dpkg returned an error code (1)"]))
     assert shown == [*lines[-3:], *error]
     assert cause("\n".join(lines)) == lines[-15:]
@@ -366,10 +313,8 @@ def test_the_cause_is_shown():
 def test_other_distributions(tmp_path, configuration, programs, why):
     """V-04: an image without apt is refused by what it has instead, with what else works; no such image is here."""
     lines = ["name SUSE Linux 15", *(f"program {name}" for name in programs), "directory usr"]
-    container = types.SimpleNamespace(
-        runtime=types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(output="\n".join(lines))),
-        image="x.sif",
-    )
+    printed = types.SimpleNamespace(output="\n".join(lines))
+    container = types.SimpleNamespace(runtime=types.SimpleNamespace(run=lambda *_, **__: printed), image="x.sif")
     with pytest.raises(EasyBuildError) as error:
         PackageInstallation(SystemRequest(["vim"]), container, str(tmp_path), "layer").probe()
     assert f"this image (SUSE Linux 15): {why}. Packages of Python from PyPI work with every image" in error.value.msg
