@@ -174,8 +174,8 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
 
     `given` is the image on the command line.
     """
-    word, base = places.word(installation), bases.base_of(installation, names)
-    container = bases.of_installation(installation, names.site)
+    word, container = places.word(installation), bases.of_installation(installation, names.site)
+    base = bases.base_of(installation, names)
     shared = number_shared(container.stages, base.stages if base else ())
     packages, before = current.packages_or_recorded(installation), installation.record.venv_versions
     image = BaseImage.of(container, installation, packages, given)

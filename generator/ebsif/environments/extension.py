@@ -74,6 +74,11 @@ class Extension:
     keeps_all: bool = False
 
     @property
+    def package_names(self) -> set[str]:
+        """The normalized names of all packages that it names, of the image's distribution, too."""
+        return {*names_in(lines_of(self.stages)), *system_names(self.base.system.packages)}
+
+    @property
     def variables(self) -> dict[str, str]:
         """The variables of eb to start with the packages of an installation, where that leads to the same result."""
         # imports EasyBuild

@@ -17,7 +17,6 @@ from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import remedies
 from ebsif.catalog.container import Container
-from ebsif.catalog.stages import lines_of
 from ebsif.eb import framework, running
 from ebsif.eb.framework import ModulePlace
 from ebsif.environments import bases, downloads, installing, plan, writing
@@ -92,13 +91,8 @@ def report_lost(extension: Extension, last: Optional[Installation]) -> None:
     if extension.keeps_all or not last or last.damage:
         return
     name = extension.name
-    now = {
-        *names_in(lines_of(extension.stages)),
-        *system_names(extension.base.system.packages),
-    }
-    lost = ", ".join(
-        sorted({*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)} - now)
-    )
+    had = {*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)}
+    lost = ", ".join(sorted(had - extension.package_names))
     if lost and extension.added:
         raise ExtendingError(
             f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "
