@@ -147,7 +147,7 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
         raise EbsifError(f"{venv}/bin/activate names no module; to add one: {remedy}")
     module = shlex.split(line.group(1))[0].partition("=")[2]
     # another one with a similar name would not start in this environment
-    thing = names.exact(module) or places.of_module(module, names.everything)
+    thing = names.exact(module) or next((one for one in names.everything if shown(one) == module), None)
     if not isinstance(thing, Installation):
         raise EbsifError(
             f"{venv} is an environment of the module {module}: no container module '{module}' is "

@@ -143,7 +143,7 @@ def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[
         planned = known(container)
     else:
         planned = check(request, extension, container)
-    is_replaced = not request.again and places.of_module(module, request.names.everything) is not None
+    is_replaced = not request.again and module in map(shown, request.names.everything)
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)

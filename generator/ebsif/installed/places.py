@@ -363,11 +363,6 @@ def is_found(installation: Installation) -> bool:
     return any(is_same(one.root, installation.root) for one in known(directories, shown(installation))[:1])
 
 
-def of_module(module: str, there: Iterable[Installation]) -> Optional[Installation]:
-    """Return the installation of a module among those that are there; None if there is none."""
-    return next((one for one in there if shown(one) == module), None)
-
-
 def of_container(container: Container) -> Optional[Installation]:
     """Return the installation of a container of the catalog, without reading all modules of a large system."""
     return next((one for name in container.modules for one in called(name)), None)
