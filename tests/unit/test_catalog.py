@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from easybuild.easyblocks.generic.container.literals import literals
 from ebsif import files
 from ebsif.catalog import merge, reading, records, schema, selection, site, yamlerrors
 from ebsif.catalog.container import CatalogError
 from ebsif.check.easyconfigs import differences
 from ebsif.check.sites import LONG, check
-from ebsif.eb.easyconfigtext import literals
 from ebsif.publish.pages import entry
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings

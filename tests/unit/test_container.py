@@ -1,6 +1,7 @@
 """The parts of the easyblocks one by one, with a fake container that runs nothing, and without an easyblock."""
 
 import multiprocessing
+import os
 import re
 import sys
 import types
@@ -343,13 +344,18 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
         ("name = 'P'\n", []),
         ("aliases = [", []),
         ("local_one = '1'\naliases = [local_one]\n", []),
+        ("aliases = ['earlier']\naliases = ['last']\n", ["last"]),
+        ("description = '\\d'\naliases = ['1.0']\n", ["1.0"]),
+        ("aliases = '1.0'\n", []),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_the_aliases_of_an_installation(text, aliases, tmp_path):
-    """L-11: they are in EasyBuild's copy of the easyconfig, which may be anybody's."""
+    """L-11: they are in EasyBuild's copy of the easyconfig, which may be anybody's; a pipe beside it isn't read."""
     assert aliases_of(str(tmp_path)) == []
     (tmp_path / "easybuild").mkdir()
     (tmp_path / "easybuild/P-1.0.eb").write_text(text)
+    os.mkfifo(tmp_path / "easybuild/A-1.0.eb")
     assert aliases_of(str(tmp_path)) == aliases
 
 

@@ -10,7 +10,6 @@ What .modulerc files say: the aliases of modules, further versions under which t
 An alias belongs to one module. The name of an extension is an alias, too, with its base (2.7-mine) and alone (mine): it
 belongs to the newest one. Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
-import ast
 import fcntl
 import os
 import re
@@ -20,7 +19,9 @@ from types import MappingProxyType
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from . import newest
+from .literals import literals
 from .record.lockfile import RECORD
+from .written import MOST_TEXT, read_regular
 
 # Lmod reads both, Environment Modules the second one
 FILES = ('.modulerc.lua', '.modulerc')
@@ -166,13 +167,13 @@ def lock(folder: str) -> Iterator[None]:
 
 def aliases_of(installdir: str) -> List[str]:
     """Return the aliases in the easyconfig of an installation; none if it can't be read."""
-    for path in glob(os.path.join(escape(installdir), 'easybuild', '*.eb')):
-        with suppress(OSError, SyntaxError, ValueError):
-            with open(path, encoding='utf-8') as text:
-                parsed = ast.parse(text.read()).body
-            return [alias for one in parsed if isinstance(one, ast.Assign)
-                    and [getattr(name, 'id', '') for name in one.targets] == ['aliases']
-                    for alias in ast.literal_eval(one.value)]
+    for path in sorted(glob(os.path.join(escape(installdir), 'easybuild', '*.eb'))):
+        # a file that isn't an easyconfig can be anything, such as a pipe
+        with suppress(OSError, ValueError):
+            text = read_regular(path, MOST_TEXT, links=True).decode('utf-8', 'replace')
+            aliases = literals(text).get('aliases')
+            if isinstance(aliases, list):
+                return aliases
     return []
 
 

@@ -12,10 +12,7 @@ import os
 import re
 from typing import Collection, Iterable, List
 
-from .written import UnfitError, read_regular
-
-# bytes of an easyconfig or a script
-MOST_TEXT = 1024 ** 2
+from .written import MOST_TEXT, UnfitError, read_regular
 
 # In an easyconfig: the beginning and the end of the text of a script, and what it or the shell replaces in it.
 TEXT_BEGINS, TEXT_ENDS = re.compile(r'(\"""|\'\'\'|<<\s*[\'"]?EOF[\'"]?)\Z'), re.compile(r'(\"""|\'\'\'|EOF\b)')
@@ -26,7 +23,7 @@ SHORT = 7
 
 def scripts_of_recipe(root: str, names: Iterable[str], places: Collection[str]) -> List[str]:
     """
-    Return those scripts of an installation, by relative path, that its easyconfig has written (lumi N2).
+    Return those scripts of an installation, by relative path, that its easyconfig has written.
 
     Their whole text is in the easyconfig. Whatever a person has changed isn't. `root` is where the installation is now,
     `places` are the paths where it was made.

@@ -107,6 +107,8 @@ def printable(text: object) -> str:
 
 # Largest file, and longest output of a program, that is read: lists of packages have a few MB.
 MOST_WRITTEN = 256 * 1024 ** 2
+# bytes of an easyconfig or a script
+MOST_TEXT = 1024 ** 2
 ANY_SIZE = float('inf')
 
 

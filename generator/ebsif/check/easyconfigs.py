@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from easybuild.easyblocks.generic.container.literals import literals
+
 from ebsif.catalog.container import Container
 from ebsif.eb import framework
-from ebsif.eb.easyconfigtext import literals
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.findings import ERROR, Finding

@@ -1,10 +1,10 @@
-"""The text of an easyconfig: who has written it, and the values that Python sees in it without running it."""
+"""The text of an easyconfig: who has written it, and how it is changed."""
 
-import ast
 import re
-import warnings
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.literals import assignments, parsed
 
 # Beginnings of the first line: of easyconfigs that commands write for a person, and of those from a catalog.
 WRITTEN = "# Written by `ebsif "
@@ -30,40 +30,6 @@ def site_of(text: str) -> Optional[str]:
     """Return the site for which an easyconfig was rendered; None for others."""
     rendered = RENDERED.match(text)
     return rendered[1] if rendered else None
-
-
-def parsed(text: str) -> ast.Module:
-    """Return an easyconfig as Python parses it; raise SyntaxError or ValueError if it can't."""
-    with warnings.catch_warnings():
-        # many easyconfigs have backslashes that Python warns about
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
-
-
-def assignments(tree: ast.Module) -> dict[str, ast.Assign]:
-    """Return the statements that set parameters and variables, by name; the last one of each, which counts."""
-    return {
-        target.id: statement
-        for statement in tree.body
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-
-
-def literals(text: str) -> dict[str, Any]:
-    """Return the values that an easyconfig writes as literals; empty if Python can't parse it."""
-    values = {}
-    try:
-        statements = assignments(parsed(text))
-    except (ValueError, SyntaxError):
-        return {}
-    for name, statement in statements.items():
-        try:
-            values[name] = ast.literal_eval(statement.value)
-        except ValueError:  # computed from others, or a constant of EasyBuild
-            continue
-    return values
 
 
 def with_lines(text: str, wanted: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.literals import assignments, parsed
+
 from ebsif.catalog.stages import Stage, as_parameter
 from ebsif.eb import easyconfigtext
 from ebsif.environments.earlier import Earlier
@@ -43,7 +45,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
         "constraints": None,
         "requirements": text_or_stages(current.pinned_stages(record, packages)),
     }
-    if "checksums" not in easyconfigtext.assignments(easyconfigtext.parsed(text)):
+    if "checksums" not in assignments(parsed(text)):
         values["checksums"] = [record.image.sha256]
     impossible = [f"{package.name} {package.version}: {package.said}" for package in packages.values() if package.said]
     return f"{module['name']}-{module['version']}{suffix}.eb", with_values(text, values), impossible

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import modulerc
+from easybuild.easyblocks.generic.container.literals import literals
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import CatalogError, Container
-from ebsif.eb.easyconfigtext import literals, site_of
+from ebsif.eb.easyconfigtext import site_of
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import software_version
 from ebsif.installed import imagestate, lock, places, search, softwarestate

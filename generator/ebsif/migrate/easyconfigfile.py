@@ -7,8 +7,10 @@ import tokenize
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container import literals
+
 from ebsif.catalog.fieldtypes import is_version_part
-from ebsif.eb import easyconfigtext, framework
+from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.migrate.imported import shortened
 
@@ -38,9 +40,9 @@ class Source:
         """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
         self.text = path.read_text(encoding="utf-8")
         self.lines = self.text.splitlines()
-        tree = easyconfigtext.parsed(self.text)
+        tree = literals.parsed(self.text)
         self.first_statement = tree.body[0].lineno
-        self.assigned = easyconfigtext.assignments(tree)
+        self.assigned = literals.assignments(tree)
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
