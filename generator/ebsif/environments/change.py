@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
@@ -22,9 +22,6 @@ from ebsif.packages.lines import extras_in, has_hash, name_in, names_in, parsed,
 from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.text import did_you_mean
-
-if TYPE_CHECKING:
-    pass
 
 BUILD_TOOLS = "build tools"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.imageprograms import FILES, IMPORTS
@@ -18,9 +18,6 @@ from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
 from ebsif.packages.lines import parsed
 from ebsif.packages.wanted import KnownImage
-
-if TYPE_CHECKING:
-    pass
 
 # Those that other indexes have for CUDA only: with another torch, none of their operators can be found.
 FOR_CUDA = ("fbgemm-gpu", "torchaudio", "torchvision")
