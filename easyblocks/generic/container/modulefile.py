@@ -63,7 +63,7 @@ def help_sections(parts: ModuleParts, record: Record, module: str) -> List[str]:
                         "    ebsif extend %s --add PACKAGE --name NAME" % short_name(module, parts.aliases))
     # the name of an extension is long, so it is said only where it is needed
     sections.append("While it is loaded, `ebsif show` prints what is in the image (`module spider ebsif` finds the\n"
-                    "command ebsif). The module has these commands:\n%s. Run any of them with --help for details."
+                    "command ebsif). The module has these commands:\n%s.\nRun any of them with --help for details."
                     % ', '.join(sorted(parts.commands.names)))
     if record.wrappers:
         sections.append("These commands run in the container automatically: %s." % ', '.join(record.wrappers))
@@ -146,8 +146,8 @@ def lines_on_caches(caches: ModuleCaches) -> List[str]:
 
 def sharing(image: ImageRecord) -> str:
     """Return the sentence of the help on an image that isn't the module's own."""
-    whose = "the image of the module %s" % image.origin if image.origin else "an image"
-    return "\nThe module has no copy: it uses %s, %s." % (whose, image.resolved)
+    whose = "that of the module %s" % image.origin if image.origin else image.resolved
+    return "\nThe module has no copy: its image is %s." % whose
 
 
 def listed_packages(which: str, record: Record) -> List[Tuple[str, str]]:
