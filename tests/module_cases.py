@@ -119,7 +119,11 @@ CASES = [
     lists("of one", "/x:/y,/z", "", [f"/x:/y,/z,{BINDS}"] * 2),
     lists("of the other", "", "/x\\,y", [f"/x\\,y,{BINDS}"] * 2),
     lists("of both, which are the runtime's to judge", "/x", "/y,/x", [f"/x,{BINDS}", f"/y,/x,{BINDS}"]),
-    Case("a line break in a list", {"SINGULARITY_BINDPATH": "/x\n/y"}, said="has a line break", refused=True),
+    # H18: modules tools would run the second line as a command
+    *(
+        Case(f"a line break in {name}", {name: "/x\necho run"}, said=f"{name} has a line break", refused=True)
+        for name in ("SINGULARITY_BINDPATH", "APPTAINER_BINDPATH", "SINGULARITYENV_PREPEND_PATH")
+    ),
     Case(
         "search paths of the person",
         {"SINGULARITYENV_PREPEND_PATH": "/mine"},

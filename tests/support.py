@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import json
 import os
 import pty
 import re
@@ -112,6 +113,11 @@ class ModulesTool:
         return f"{self.name}-{self.syntax}"
 
 
+def record_of(root):
+    """Return the record of an installation, from its directory (Path)."""
+    return json.loads((root / "share/ebsif/lock.json").read_text())
+
+
 class Site:
     """A place to install modules with eb and use them from bash, without the caller's environment."""
 
@@ -131,6 +137,14 @@ class Site:
     def modules(self):
         """The directory with the module files."""
         return self.prefix / "eb" / "modules" / "all"
+
+    def root(self, module="Example/1.0"):
+        """Return the installation directory of a module, which need not exist."""
+        return self.prefix / "eb/software" / module
+
+    def record(self, module="Example/1.0"):
+        """Return the record of an installed module."""
+        return record_of(self.root(module))
 
     @property
     def environment(self):

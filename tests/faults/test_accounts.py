@@ -33,12 +33,8 @@ def central(base_image):
     prefix.chmod(0o755)
     site = example_site(prefix, base_image, "EnvironmentModules-Tcl")
     text = TEXT + "wrappers = ['python']\n"
-    command = [
-        "eb",
-        *site.eb_options,
-        site.easyconfig(text + PACKED, suffix="-file"),
-        site.easyconfig(text, suffix="-directory"),
-    ]
+    easyconfigs = [site.easyconfig(text + PACKED, suffix="-file"), site.easyconfig(text, suffix="-directory")]
+    command = ["eb", *site.eb_options, *easyconfigs]
     site.run(["bash", "-c", 'umask 022; exec "$@"', "bash", *command])
     yield site
     shutil.rmtree(prefix)
@@ -49,14 +45,8 @@ def state(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        found[str(path)] = (
-            status.st_ino,
-            status.st_mode,
-            status.st_uid,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        found[str(path)] = (status.st_ino, status.st_mode, status.st_uid, status.st_size, *times)
     return found
 
 
@@ -69,27 +59,25 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
     before = state(software)
-    script = "\n".join(
-        [
-            central.tool.init,
-            f"module use {central.modules}",
-            f"module load Example/1.0{suffix} || exit 99",
-            "cd /",
-            "singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'",
-            "start-shell -c 'python -c \"import xml.dom.minidom; print(1 + 1)\"'",
-            "list-packages >/dev/null",
-            "make-squashfs; echo made $?",
-            "unmake-squashfs; echo unmade $?",
-            f"singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?",
-            # following pip's hint works
-            "make-venv $HOME/env; source $HOME/env/bin/activate",
-            f"pip install --quiet --no-index --find-links {wheels} byhand",
-            "python -c 'import byhand; print(byhand.__file__)'; deactivate",
-            # leaving the environment has unloaded the module
-            f"module load Example/1.0{suffix}; mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
-            "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }",
-        ]
-    )
+    script = f"""
+        {central.tool.init}
+        module use {central.modules}
+        module load Example/1.0{suffix} || exit 99
+        cd /
+        singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'
+        start-shell -c 'python -c "import xml.dom.minidom; print(1 + 1)"'
+        list-packages >/dev/null
+        make-squashfs; echo made $?
+        unmake-squashfs; echo unmade $?
+        singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?
+        # following pip's hint works
+        make-venv $HOME/env; source $HOME/env/bin/activate
+        pip install --quiet --no-index --find-links {wheels} byhand
+        python -c 'import byhand; print(byhand.__file__)'; deactivate
+        # leaving the environment has unloaded the module
+        module load Example/1.0{suffix}; mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place
+        test -e $CONTAINERROOT/user-software || {{ unmake-squashfs && echo own; }}
+    """
     with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-home-") as home:
         os.chown(home, 65534, 65534)
         command = ["runuser", "-u", OTHER, "--", "env", f"HOME={home}", f"TMPDIR={home}", f"EBSIF_NODE_LOCAL={home}"]
@@ -156,7 +144,7 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
     site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command])
-    root = site.prefix / "eb/software/Example/1.0"
+    root = site.root()
     check_modes(case, root, may)
     if options:
         check_group(root / "user-software")
@@ -234,11 +222,7 @@ def test_the_work_directory_is_private(tmp_path, fault):
         f'#!/bin/bash\nstat -c %a "{root}"/.make-squashfs.* >>{tmp_path}/modes\n'
         f'exec {shutil.which("mksquashfs")} "$@"\n',
     )
-    subprocess.run(
-        ["bash", "-c", 'umask 000; exec "$0"', root / "bin/make-squashfs"],
-        check=True,
-        capture_output=True,
-        env=dict(os.environ, PATH=f"{shims}:{os.environ['PATH']}"),
-    )
+    command = ["bash", "-c", 'umask 000; exec "$0"', root / "bin/make-squashfs"]
+    subprocess.run(command, check=True, capture_output=True, env=dict(os.environ, PATH=f"{shims}:{os.environ['PATH']}"))
     modes = set((tmp_path / "modes").read_text().split())
     case.kept(modes == {"700"}, modes)

@@ -151,13 +151,9 @@ def test_an_image_that_disappears_while_a_job_runs(before, base_image, fault):
 def running(site, code):
     """Return a started job in the module's container; it continues after a line on standard input."""
     prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {MODULE}\n"
+    command = ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"']
     job = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"'],
-        env=site.environment,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        command, env=site.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert job.stdout.readline() == "1\n", job.communicate()
     return job
@@ -176,28 +172,12 @@ def test_user_software_that_changes_while_a_program_runs(before, fault):
         output, errors = job.communicate("\n", timeout=300)
     case.kept((output, job.returncode) == ("2\n", 0), errors)
     code = "import more, greeting; print(more.VALUE)"
-    result = site.bash(
-        f"module load {MODULE}; singularity exec $SIF python -c '{code}'; rm -r $CONTAINERROOT/user-software"
-    )
+    script = f"module load {MODULE}; singularity exec $SIF python -c '{code}'; rm -r $CONTAINERROOT/user-software"
+    result = site.bash(script)
     case.kept(result.stdout == "3\n", result.stdout)
 
 
 # --- pip, the network, the clock
-
-
-def test_a_failing_stage(before, wheels, installed_before, fault):
-    """In a middle or the last stage: the error names it; the earlier installation works. First ones are below."""
-    texts = {}
-    for failing in (1, 2):
-        # without pip but where that fails
-        stages = [{"name": f"part{number}", "pre": ["true"]} for number in range(3)]
-        stages[failing]["requirements"] = "hello\nno-such-package"
-        texts[f"part{failing}"] = TEXT + f"requirements = {stages!r}\n"
-    for name, result in before.eb_each(texts, "--rebuild", **wheel_settings(wheels)).items():
-        case = fault("pip fails", f"in stage {name} of 3")
-        case.shown(result.returncode != 0, "eb said nothing of it")
-        case.said(result.stdout, f"pip failed in stage '{name}'", "no-such-package")
-    fault("pip fails", "all of them").kept(*installed_before())
 
 
 def test_no_network(before, installed_before, fault):
@@ -226,18 +206,16 @@ def test_a_clock_in_the_past(site, fault):
 def test_a_read_only_installation(installed_once, wheels, fault):
     """Commands and pip report that they can't write there; the module still works."""
     site, root = installed_once.site, installed_once.root(installed_once.WRITABLE)
-    script = "\n".join(
-        [
-            f"mount --bind {root} {root}",
-            f"mount -o remount,bind,ro {root}",
-            site.tool.init,
-            f"module use {site.modules}",
-            f"module load {installed_once.WRITABLE}",
-            "make-squashfs; echo make-squashfs $?",
-            f"singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand 2>&1; echo pip $?",
-            "singularity exec $SIF python -c 'import numpy'; echo works $?",
-        ]
-    )
+    script = f"""
+        mount --bind {root} {root}
+        mount -o remount,bind,ro {root}
+        {site.tool.init}
+        module use {site.modules}
+        module load {installed_once.WRITABLE}
+        make-squashfs; echo make-squashfs $?
+        singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand 2>&1; echo pip $?
+        singularity exec $SIF python -c 'import numpy'; echo works $?
+    """
     result = site.run([*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c", script])
     case = fault("read-only installation", "make-squashfs")
     case.said(result.stdout, "make-squashfs 4")

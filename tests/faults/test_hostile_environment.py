@@ -1,12 +1,11 @@
 """Variables, functions and files in a user's environment don't change what wrappers and installations run."""
 
-import json
 import os
 import shutil
 
 import pytest
 from parts import Installed, example_site, wheel_settings
-from support import attempt, write_program
+from support import attempt, record_of, write_program
 
 TEXT = Installed.TEXT
 FUNCTIONS = """
@@ -158,7 +157,7 @@ def test_an_installation(site, used, wheels, tmp_path, fault):
 
     def installed(one):
         root = one.prefix / "eb/software/Example/1.0"
-        lock = json.loads((root / "share/ebsif/lock.json").read_text())
+        lock = record_of(root)
         return lock["image_packages"], lock["venv_packages"], lock["user_software"]
 
     case.kept(installed(site) == installed(used), installed(site))

@@ -434,11 +434,8 @@ def test_a_malicious_squashfs_file(tmp_path, fault, name):
     placeholder = "z" * len(name)
     (root / "soft" / placeholder).write_text("escaped")
     squashfs = root / "user-software.squashfs"
-    subprocess.run(
-        ["mksquashfs", root / "soft", squashfs, "-no-progress", "-noI", "-noD", "-noF", "-noX"],
-        check=True,
-        capture_output=True,
-    )
+    command = ["mksquashfs", root / "soft", squashfs, "-no-progress", "-noI", "-noD", "-noF", "-noX"]
+    subprocess.run(command, check=True, capture_output=True)
     shutil.rmtree(root / "soft")
     data = squashfs.read_bytes()
     assert data.count(placeholder.encode()) == 1

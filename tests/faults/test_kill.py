@@ -159,7 +159,7 @@ class Loop:
         self.site = site
         self.wheels = wheels
         self.points_file = tmp_path / "points"
-        self.root = site.prefix / "eb/software" / MODULE
+        self.root = site.root(MODULE)
         self.requirement = "hello"
 
     @property

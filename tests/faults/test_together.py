@@ -24,11 +24,8 @@ def test_two_make_squashfs(tmp_path, fault):
     said = [one.communicate(timeout=300)[1] for one in both]
     case.shown(all(one.returncode in (0, 3) for one in both), said)
     case.kept(0 in [one.returncode for one in both], said)
-    subprocess.run(
-        ["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"],
-        check=True,
-        capture_output=True,
-    )
+    words = ["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"]
+    subprocess.run(words, check=True, capture_output=True)
     same = subprocess.run(["diff", "-r", root / "user-software", tmp_path / "out"], capture_output=True, check=False)
     case.kept(same.returncode == 0, same.stdout)
     case.kept([path.name for path in root.iterdir() if path.name.startswith(".")] == [], "work directories")

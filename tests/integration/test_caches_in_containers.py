@@ -49,7 +49,7 @@ sys.stdout.write(f"{os.environ['SLURM_JOB_ID']} rank {os.environ['RANK']}: {tota
 def module(installations, tmp_path_factory):
     """A copy of an installation whose site has project storage, for Lmod."""
     site = installations("Lmod-Lua").copy(tmp_path_factory.mktemp("caches"), MODULE)
-    settings = site.prefix / "eb/software" / MODULE / "share/ebsif/module.conf"
+    settings = site.root(MODULE) / "share/ebsif/module.conf"
     settings.write_text(
         settings.read_text().replace(
             "cache_node /tmp\n",
@@ -124,12 +124,8 @@ def test_values_of_the_person(module):
         module unload {MODULE}
         echo "$TRITON_CACHE_DIR $TORCH_EXTENSIONS_DIR"
         """)
-    assert result.stdout.splitlines() == [
-        "/before /af ter ",
-        "/before /af ter /inside",
-        "/before /af ter /option",
-        "/before /af ter",
-    ]
+    expected = ["/before /af ter ", "/before /af ter /inside", "/before /af ter /option", "/before /af ter"]
+    assert result.stdout.splitlines() == expected
     assert result.stderr == ""
 
 
@@ -195,6 +191,7 @@ def test_two_jobs_on_a_node(module, cluster):
     assert {path.name for path in (module.prefix / "project/huggingface").iterdir()} == {*found}
 
 
+@pytest.mark.nightly
 def test_ranks_that_compile(training):
     """T-01: torch.compile in two ranks of a job, with a read-only home directory; what it makes is on the node."""
     site = training.site

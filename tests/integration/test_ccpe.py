@@ -107,11 +107,8 @@ def test_the_modules_of_the_container(host):
     assert host.bash("ccpe-exec bash -c 'eval $INITCCPE; cc'").stdout == f"{READY}, mine gone, other gone\n"
     assert host.bash("ccpe-run -i -c cc").stdout == f"{READY}, mine gone, other gone\n"
     script = "eval $INITCCPE; module load PrgEnv-cray; module -t list 2>&1; echo $CCPE_VERSION; type -t ccpe-srun"
-    assert host.bash(f"ccpe-exec bash -c '{script}'").stdout.split() == [
-        "PrgEnv-cray/8.6.0",
-        MODULE.partition("/")[2],
-        "function",
-    ]
+    typed = f"ccpe-exec bash -c '{script}'"
+    assert host.bash(typed).stdout.split() == ["PrgEnv-cray/8.6.0", MODULE.partition("/")[2], "function"]
     # a second time it changes nothing
     again = host.bash("ccpe-exec bash -c 'eval $INITCCPE; module unload PrgEnv-cray; eval $INITCCPE; cc || echo gone'")
     assert again.stdout == "gone\n"
@@ -127,11 +124,8 @@ def submit(host, cluster, name, options="", before=""):
     """Submit the job script, wait until it ends, return the output lines."""
     script, output = host.site.work / f"{name}.sh", host.site.work / f"{name}.out"
     script.write_text(JOB)
-    host.bash(
-        f"{before}sbatch --wait -N 2 --output={output} {options} {script} 'a  b' '$c'",
-        check=False,
-        **cluster.environment,
-    )
+    typed = f"{before}sbatch --wait -N 2 --output={output} {options} {script} 'a  b' '$c'"
+    host.bash(typed, check=False, **cluster.environment)
     return output.read_text().splitlines()
 
 

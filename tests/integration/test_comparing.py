@@ -110,13 +110,8 @@ def test_the_shell_completes(typed, expected):
         'PATH=${1%/*}:$PATH\n_python_argcomplete ebsif "${COMP_WORDS[COMP_CWORD]}" ""\n'
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
-    result = subprocess.run(
-        ["bash", "-c", script, "bash", EBSIF, typed],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
+    command = ["bash", "-c", script, "bash", EBSIF, typed]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     assert {line.strip() for line in result.stdout.splitlines()} - {"--help", "-h"} == expected
     for shell in ("zsh", "fish"):
         assert "ebsif" in run("completion", shell).stdout

@@ -149,10 +149,8 @@ def test_a_job_that_a_rank_of_torchrun_has_submitted(training):
     stale = {"TORCHELASTIC_RUN_ID": "none", "RANK": 3, "WORLD_SIZE": 8, "LOCAL_RANK": 3, "LOCAL_WORLD_SIZE": 4}
     start = "srun -N2 -n2 --ntasks-per-node=1 singularity exec $SIF conda-python-distributed"
     ranks = shown(training.run(f"{start} show.py", **stale).stdout)
-    assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == [
-        ("0", "2", "1"),
-        ("1", "2", "1"),
-    ]
+    expected = [("0", "2", "1"), ("1", "2", "1")]
+    assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == expected
     # the report lets torchrun start the run script for each rank
     ranks = shown(
         training.run(f"{start} -m torch.distributed.run --nproc-per-node=2 show.py", EBSIF_REPORT=1, **stale).stdout
@@ -166,8 +164,7 @@ def test_ranks_without_their_variables(training):
     """W2: with --cleanenv, ranks don't know their numbers: an error of each, not as many runs of one rank."""
     script = "srun -n 2 singularity exec --cleanenv $SIF conda-python-distributed show.py"
     result = training.run(script, check=False)
-    assert result.returncode == 1
-    assert result.stdout == ""
+    assert result.returncode == 1 and result.stdout == ""
     assert result.stderr.count("SLURM_PROCID has no valid rank (''): Slurm must set it, and it must reach the") == 2
 
 

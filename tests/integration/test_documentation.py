@@ -10,12 +10,8 @@ from support import CHECKOUT, attempt, blocks
 
 def run(script, folder):
     """Run a script in a fresh shell, in a folder that looks like a clone after `make demo`."""
-    result = attempt(
-        ["bash", "--noprofile", "--norc", "-ec", script],
-        cwd=folder,
-        env={**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)},
-        timeout=1700,
-    )
+    environment = {**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
+    result = attempt(["bash", "--noprofile", "--norc", "-ec", script], cwd=folder, env=environment, timeout=1700)
     assert result.returncode == 0, f"{script}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
     return result.stdout
 

@@ -131,26 +131,20 @@ if __name__ == "__main__":
 """
 
 
+OF_HOME = "IPYTHONDIR JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR MPLCONFIGDIR"
+
+
 class Place:
     """An installation with JupyterLab and debugpy in its user software, a directory; nothing has loaded its module."""
 
     def __init__(self, installed, folder):
         """Copy the installation and add the packages."""
         self.site = installed.copy(folder, installed.WRITABLE)
-        self.module, self.root = installed.WRITABLE, self.site.prefix / "eb/software" / installed.WRITABLE
+        self.module, self.root = installed.WRITABLE, self.site.root(installed.WRITABLE)
         packages = next(self.root.glob("user-software/venv/*/lib/python3*/site-packages"))
         command = [os.environ["EBSIF_TEST_UV"], "pip", "install", "-q", "--target", packages]
-        subprocess.run(
-            [
-                *command,
-                "--python-version",
-                packages.parent.name.removeprefix("python"),
-                "jupyterlab",
-                "debugpy",
-                "matplotlib",
-            ],
-            check=True,
-        )
+        command += ["--python-version", packages.parent.name.removeprefix("python")]
+        subprocess.run([*command, "jupyterlab", "debugpy", "matplotlib"], check=True)
         # where pip in the container puts what isn't a module, and its Python
         venv = packages.parents[2]
         (packages / "share").rename(venv / "share")
@@ -163,25 +157,12 @@ class Place:
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
             # the runtime takes the home directory from the account
-            **{
-                name: str(self.site.home / name)
-                for name in (
-                    "IPYTHONDIR",
-                    "JUPYTER_CONFIG_DIR",
-                    "JUPYTER_DATA_DIR",
-                    "JUPYTER_RUNTIME_DIR",
-                    "MPLCONFIGDIR",
-                )
-            },
+            **{name: str(self.site.home / name) for name in OF_HOME.split()},
         }
-
         settings = venv / "share/jupyter/lab/settings"
         settings.mkdir()
-        (settings / "overrides.json").write_text(
-            json.dumps(
-                {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
-            )
-        )
+        quiet = {"fetchNews": "false", "checkForUpdates": False}
+        (settings / "overrides.json").write_text(json.dumps({"@jupyterlab/apputils-extension:notification": quiet}))
 
     def run(self, *arguments, python=None, check=True, cwd=None, text=None, **environment):
         """Run the interpreter as an editor does; return the CompletedProcess."""
@@ -361,12 +342,9 @@ def test_a_kernel_of_an_editor(place):
         )
     )
 
+    command = [place.python, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", f"--f={connection}"]
     process = subprocess.Popen(
-        [place.python, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", f"--f={connection}"],
-        start_new_session=True,
-        env=place.environment,
-        cwd=place.site.work,
-        stdin=subprocess.DEVNULL,
+        command, start_new_session=True, env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL
     )
     try:
         # otherwise the client may find no kernel, and give up
@@ -500,31 +478,10 @@ class Browser:
             timeout=300,
             cookie="; ".join(f"{one.name}={one.value}" for one in self.cookies),
         )
-        header = {
-            "msg_id": uuid.uuid4().hex,
-            "msg_type": "execute_request",
-            "username": "",
-            "session": "s",
-            "date": "",
-            "version": "5.3",
-        }
-        connection.send(
-            json.dumps(
-                {
-                    "header": header,
-                    "parent_header": {},
-                    "metadata": {},
-                    "channel": "shell",
-                    "content": {
-                        "code": code,
-                        "silent": False,
-                        "store_history": True,
-                        "user_expressions": {},
-                        "allow_stdin": False,
-                    },
-                }
-            )
-        )
+        header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "version": "5.3", "session": "s"}
+        content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
+        message = {"header": {**header, "username": "", "date": ""}, "parent_header": {}, "metadata": {}}
+        connection.send(json.dumps({**message, "channel": "shell", "content": content}))
         printed = ""
         while True:
             message = json.loads(connection.recv())
@@ -538,6 +495,10 @@ class Browser:
                     return printed
 
 
+# pages replace elements while they are looked at, and cover them
+PASSING = [ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException]
+
+
 def plot_in_a_browser(browser, view, connection, picture):
     """Press the button in Open OnDemand's page, open the notebook and run its cell; save a picture of the result."""
     # Open OnDemand is on another host; here it is on none
@@ -545,16 +506,7 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.get(view.as_uri())
     windows = set(browser.window_handles)
     browser.find_element("css selector", "button").click()
-    # pages replace elements while they are looked at, and cover them
-    wait = WebDriverWait(
-        browser,
-        300,
-        ignored_exceptions=[
-            ElementClickInterceptedException,
-            ElementNotInteractableException,
-            StaleElementReferenceException,
-        ],
-    )
+    wait = WebDriverWait(browser, 300, ignored_exceptions=PASSING)
     wait.until(lambda _: len(browser.window_handles) > len(windows))
     (new,) = set(browser.window_handles) - windows
     browser.switch_to.window(new)

@@ -61,7 +61,8 @@ def entered(tmp_path_factory, base_image):
         path = write_program(site.prefix / f"{name}.sh", text)
         binds.append(f"{path}:{target}")
     text = (
-        f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
+        f"image = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
         "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'rocm'\ngpu_visibility = 'all'\n"
         "wrappers = ['python', 'printf']\nscript_names = {'bin/my-exec': 'bin/container-exec'}\n"
     )
@@ -69,8 +70,6 @@ def entered(tmp_path_factory, base_image):
         site.easyconfig(text + f"entry_point = '{point}'\n", suffix=suffix)
         for suffix, point in (("-oci", "/opt/oci-entrypoint.sh"), ("-run", "/.singularity.d/runscript"))
     ]
-    for path in paths:
-        path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(*paths)
     (site.work / "show.py").write_text(SHOW)
     return site
@@ -138,17 +137,8 @@ def test_arguments_pass_through_the_entry_point(entered):
     """lumi B11, S002-24: arguments are unchanged, and so is the environment after unloading."""
     arguments = ["a  b", "$HOME `id`", "'\"\\", ""]
     script = 'module load Example/1.0-oci; set -- "$@"; printf \'[%s]\' "$@"; module unload Example; env'
-    result = entered.run(
-        [
-            "bash",
-            "--noprofile",
-            "--norc",
-            "-c",
-            f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n" + script,
-            "bash",
-            *arguments,
-        ]
-    )
+    prelude = f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n"
+    result = entered.run(["bash", "--noprofile", "--norc", "-c", prelude + script, "bash", *arguments])
     assert result.stdout.startswith("".join(f"[{argument}]" for argument in arguments))
     assert "ENTRY_POINT" not in result.stdout
 

@@ -1,6 +1,5 @@
 """From a requirements.txt to a module: ebsif extend."""
 
-import json
 import os
 import re
 import shlex
@@ -12,7 +11,7 @@ import pytest
 from ebsif.packages import requirements
 from ebsif.packages.wanted import KnownImage
 from parts import wheel_settings
-from support import attempt, make_native_sdist, make_sdist, make_wheel
+from support import attempt, make_native_sdist, make_sdist, make_wheel, record_of
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 CATALOG = """\
@@ -122,21 +121,18 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     check = "test -s '/user-software/a b'"
     said = place("--add", "kernels", "board", "--post", post, "--verify", check, *more, packages=own).stderr
     assert re.search(r"^  installing packages +\d+ s  kernels\S* built without isolation", said, re.MULTILINE)
-    root = site.prefix / "eb/software" / MODULE
-    record = json.loads((root / "share/ebsif/lock.json").read_text())
-    assert record["stages"] == [
-        {"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}
-    ]
+    root = site.root(MODULE)
+    record = record_of(root)
+    expected = [{"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}]
+    assert record["stages"] == expected
     # V-06
     assert site.bash(f"module load {MODULE}; board").stdout.startswith("in /user-software/venv/base/lib")
     # what a build lacks, and what its message advises
     make_sdist(own, "late", needs="board")
     said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
     assert "in an extension of its own, and this extension on top. Then it is built without isolation" in said
-    said = site.run(
-        ["ebsif", "extend", root, "--catalog", tmp_path / "sites", "--name", "top", "--add", "late", *more],
-        **wheel_settings(own),
-    ).stderr
+    command = ["ebsif", "extend", root, "--catalog", tmp_path / "sites", "--name", "top", "--add", "late", *more]
+    said = site.run(command, **wheel_settings(own)).stderr
     assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)
 
 
@@ -165,7 +161,7 @@ def test_an_easyconfig_that_eb_is_installing(place, site):
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     text = path.read_text()
     # stands for eb
-    lock = site.prefix / "eb/software/.locks" / (str(site.prefix / "eb/software" / MODULE).replace("/", "_") + ".lock")
+    lock = site.prefix / "eb/software/.locks" / (str(site.root(MODULE)).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
     for options, said in (((), "exists already, with different content"), (("--rebuild",), "until it is done")):
         result = place("--add", "hello", *options, "-o", ".", "--", *site.eb_options, status=3)
@@ -229,20 +225,15 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     ]
     site.easyconfig(f"sources = ['example.sif']\nrequirements = {stages}\n", name="Base", suffix="-mine-20260101")
     # if a module is installed, its image is used
-    (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)
-    (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
+    site.root("Base/1.0").mkdir(parents=True)
+    (site.sources / "example.sif").rename(site.root("Base/1.0") / "example.sif")
     command = ["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check"]
-    result = site.run(
-        [*command, "--catalog", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False
-    )
+    words = [*command, "--catalog", tmp_path / "sites", "--", *site.eb_options]
+    result = site.run(words, PIP_NO_INDEX="1", check=False)
     assert result.returncode == 0, result.stderr
     *packages, verdict = result.stdout.splitlines()
-    assert sorted(line.split("  ")[0] for line in packages) == [
-        "+ built 1.0",
-        "+ first 1.0",
-        "+ last 2.0",
-        "+ numpy 1.0",
-    ], result.stdout + result.stderr
+    expected = ["+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0"]
+    assert sorted(line.split("  ")[0] for line in packages) == expected, result.stdout + result.stderr
     assert verdict.startswith("yes: Base/mine can ")
 
 
@@ -310,5 +301,4 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalog", tmp_path / "sites", "--name", "x"]
     command += ["-r", site.work / "requirements.txt"]
     result = attempt(command, cwd=tmp_path)
-    assert result.returncode == 3
-    assert "Base/2.0-none can't be extended: it has no user software" in result.stderr
+    assert result.returncode == 3 and "Base/2.0-none can't be extended: it has no user software" in result.stderr

@@ -94,13 +94,9 @@ def job(tmp_path):
     (tmp_path / "sites/mine/site.yaml").write_text(SITE)
 
     def run(*arguments, check=True):
-        result = subprocess.run(
-            [EBSIF, "job", "--site", "mine", "--catalog", tmp_path / "sites", *arguments],
-            capture_output=True,
-            text=True,
-            check=check,
-            env={**os.environ, "EBSIF_QUIET": "1"},
-        )
+        command = [EBSIF, "job", "--site", "mine", "--catalog", tmp_path / "sites", *arguments]
+        environment = {**os.environ, "EBSIF_QUIET": "1"}
+        result = subprocess.run(command, capture_output=True, text=True, check=check, env=environment)
         return result.stdout or result.stderr
 
     return run
@@ -111,20 +107,9 @@ def test_the_scripts(job):
     text = job("M/1", "--nodes", "2", "--account", "bank", "--", "train.py")
     # flux batch reads directives up to the first other line (RFC 36)
     (block,) = re.findall(r"(?:^#flux: .*\n)+", text, re.MULTILINE)
-    assert block.split("\n")[:-1] == [
-        f"#flux: --{option}"
-        for option in (
-            "job-name=train",
-            "bank=bank",
-            "queue=pbatch",
-            "nodes=2",
-            "nslots=2",
-            "cores-per-slot=6",
-            "gpus-per-slot=2",
-            "time-limit=93784s",
-            "output=train-{{id}}.out",
-        )
-    ]
+    options = "job-name=train bank=bank queue=pbatch nodes=2 nslots=2 cores-per-slot=6 gpus-per-slot=2"
+    options += " time-limit=93784s output=train-{{id}}.out"
+    assert block.split("\n")[:-1] == [f"#flux: --{option}" for option in options.split()]
     assert "flux run --nodes=2 --tasks-per-node=2 --exclusive -o exit-timeout=none -o cpu-affinity=per-task" in text
     # else the ranks would see the GPUs that the job has on its first node
     assert "gpu-affinity=off" not in text
@@ -151,18 +136,14 @@ def run(tmp_path, base_image):
         write_program(tmp_path / name, text)
     for path in scripts.iterdir():
         path.chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "HOME": str(tmp_path),
-        "RUNSCRIPTS": str(scripts),
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "RUNSCRIPTS": str(scripts)}
+    environment |= {
         "IMAGE": str(base_image),
         "SIF": "x",
-        "FLUX_ENCLOSING_ID": "ƒXYZ",
-        "SLURM_JOB_ID": "1",
-        "SLURM_STEP_ID": "1",
-        "SLURM_PROCID": "3",
         "BASH_FUNC_module%%": "() { :; }",
+        "FLUX_ENCLOSING_ID": "ƒXYZ",
     }
+    environment |= {"FLUX_ENCLOSING_ID": "ƒXYZ", "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "1", "SLURM_PROCID": "3"}
 
     def run(script, **more):
         return attempt(["bash", "-c", script], env={**environment, **more}, cwd=tmp_path)
@@ -181,22 +162,11 @@ def test_the_ranks(job, run, tmp_path):
     assert [rank[:5] for rank in ranks] == [[str(rank), "4", str(rank % 2), "2", "node3"] for rank in range(4)]
     assert len({rank[5] for rank in ranks}) == 1
     # unevenly filled nodes, without the variables of the batch script
-    uneven = run(
-        "singularity exec x conda-python-distributed show.py",
-        FLUX_TASK_RANK="0",
-        FLUX_JOB_SIZE="3",
-        FLUX_JOB_NNODES="2",
-        FLUX_TASK_LOCAL_ID="0",
-    )
+    start = "singularity exec x conda-python-distributed show.py"
+    of_task = {"FLUX_TASK_RANK": "0", "FLUX_JOB_NNODES": "2", "FLUX_TASK_LOCAL_ID": "0"}
+    uneven = run(start, **of_task, FLUX_JOB_SIZE="3")
     assert "3 tasks on 2 nodes: start the same number on each" in uneven.stderr
-    lost = run(
-        "singularity exec x conda-python-distributed show.py",
-        FLUX_TASK_RANK="0",
-        FLUX_JOB_SIZE="2",
-        FLUX_JOB_NNODES="2",
-        FLUX_TASK_LOCAL_ID="0",
-        FLUX_JOB_ID="fA",
-    )
+    lost = run(start, **of_task, FLUX_JOB_SIZE="2", FLUX_JOB_ID="fA")
     assert "Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script" in lost.stderr
 
 

@@ -201,11 +201,8 @@ def run_eb(framework, work, *arguments, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
     environment |= {"PYTHONPATH": str(framework), "HOME": str(work), **variables}
     command = [sys._base_executable, "-m", "easybuild.main", *arguments, f"--prefix={work}/eb", "--modules-tool=Lmod"]
-    return attempt(
-        [*command, "--module-syntax=Lua", "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
-        env=environment,
-        cwd=work,
-    )
+    words = [*command, "--module-syntax=Lua", "--output-style=basic", "--allow-use-as-root-and-accept-consequences"]
+    return attempt(words, env=environment, cwd=work)
 
 
 def test_used_parts_of_the_framework(framework, tmp_path):

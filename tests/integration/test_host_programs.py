@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.host.elf import cached_libraries
 from easybuild.easyblocks.generic.container.host.loader import Loader
 from easybuild.easyblocks.generic.container.host.programs import OPENED_BY_GLIBC, HostPrograms
 from parts import example_site
-from support import CHECKOUT, printed
+from support import CHECKOUT, printed, record_of
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 NAMES = ("srun", "sbatch", "squeue", "scancel", "sinfo")
@@ -50,9 +50,8 @@ class Machine:
 
     def run(self, script, check=True, **environment):
         """Run a script after the module was loaded."""
-        return self.site.bash(
-            f"module load Example/1.0 || exit\n{script}", check, **self.cluster.environment, **environment
-        )
+        typed = f"module load Example/1.0 || exit\n{script}"
+        return self.site.bash(typed, check, **self.cluster.environment, **environment)
 
     def inside(self, *command, check=False, **environment):
         """Run a command in the container."""
@@ -138,9 +137,8 @@ def test_python_and_workflows(machine):
 def test_a_kernel_submits(machine, own_software, tmp_path):
     """K-03: a notebook's kernel, which is started without the module, submits jobs and sees them."""
     own = {"EBSIF_USER_SOFTWARE": own_software, "JUPYTER_DATA_DIR": tmp_path / "jupyter"}
-    machine.site.run(
-        ["ebsif", "kernel", "install", "Example/1.0", "--name", "mine"], MODULEPATH=machine.site.modules, **own
-    )
+    command = ["ebsif", "kernel", "install", "Example/1.0", "--name", "mine"]
+    machine.site.run(command, MODULEPATH=machine.site.modules, **own)
     output = tmp_path / "kernel.out"
     steps = [
         SUBMIT % ([f"--output={output}"], b"#!/bin/sh\necho from a kernel\n"),
@@ -156,16 +154,14 @@ def test_a_kernel_submits(machine, own_software, tmp_path):
 @in_all_images
 def test_what_is_recorded(machine):
     """K-03: in the record, in the help of the module, and what `ebsif show` says."""
-    root = machine.site.prefix / "eb/software/Example/1.0"
-    record = json.loads((root / "share/ebsif/lock.json").read_text())["host_programs"]
+    root = machine.site.root()
+    record = record_of(root)["host_programs"]
     assert record["programs"]["srun"] == "/usr/bin/srun"
     assert "/usr/bin/srun:/host-programs/bin/srun:ro" in record["binds"]
     settings = (root / "share/ebsif/module.conf").read_text().splitlines()
     assert [f"bind ?{bind}" for bind in record["binds"]] == [one for one in settings if one.startswith("bind ?")]
-    assert (
-        "Programs of the host that work in the container, too: sacct, sbatch, "
-        in machine.run("module help Example/1.0 2>&1").stdout
-    )
+    expected = "Programs of the host that work in the container, too: sacct, sbatch, "
+    assert expected in machine.run("module help Example/1.0 2>&1").stdout
     # K-02: nothing was updated
     done = machine.site.run(["ebsif", "doctor", "--installed"], check=False, MODULEPATH=machine.site.modules)
     assert done.stderr.endswith("1 module checked: nothing is wrong\n"), done
@@ -186,7 +182,7 @@ def test_what_stops_an_installation(tmp_path, cluster, small_image):
     value = {"programs": ["squeue"], "files": [str(configuration)]}
     text = " ".join(site.eb(easyconfig(site, value, "none"), check=False).stdout.split())
     assert f"doesn't know the account slurm, SlurmUser in {configuration}" in text
-    assert not (site.prefix / "eb/software/Example/1.0").exists()
+    assert not site.root().exists()
     # the remedy
     (tmp_path / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nslurm:x:64030:64030:slurm:/:/bin/false\n")
     value["files"].append(f"{tmp_path}/passwd:/etc/passwd")

@@ -1,7 +1,5 @@
 """Images that have constraints for pip and uv of their own, as NVIDIA's have (PIP_CONSTRAINT)."""
 
-import json
-
 import pytest
 from parts import Installed, example_site, wheel_settings
 from support import make_wheel
@@ -28,7 +26,7 @@ def place(tmp_path_factory, small_image):
 def extend(place, name, *arguments):
     """Run `ebsif extend` for the module; return its standard output."""
     site, packages = place
-    command = ["ebsif", "extend", site.prefix / "eb/software/Example/1.0", "--name", name, "--date", "1", *arguments]
+    command = ["ebsif", "extend", site.root(), "--name", name, "--date", "1", *arguments]
     command += ["--", *site.eb_options]
     return site.run(command, **wheel_settings(packages)).stdout
 
@@ -37,7 +35,7 @@ def test_they_are_recorded(place):
     """K-04: the record and the help of the module say that the image has constraints."""
     site = place[0]
     for suffix in ("", "-plain"):
-        record = json.loads((site.prefix / f"eb/software/Example/1.0{suffix}/share/ebsif/lock.json").read_text())
+        record = site.record(f"Example/1.0{suffix}")
         assert record["image_constraints"] == dict.fromkeys(CONSTRAINTS, "/etc/pip/constraint.txt")
         told = site.bash(f"module help Example/1.0{suffix} 2>&1").stdout
         assert f"The image's own constraints for pip and uv are not used ({', '.join(CONSTRAINTS)})." in told

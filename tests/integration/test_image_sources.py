@@ -46,7 +46,7 @@ def easyconfig(site, source, more=""):
 
 def record(site):
     """Return what the installation has recorded on its image."""
-    return json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())["image"]
+    return site.record()["image"]
 
 
 def fetched(site):
@@ -84,7 +84,7 @@ def test_a_registry_with_a_password(site, busybox, private_registry):
     assert (found["source"], found["source_digest"]) == (source, source.partition("@")[2])
     assert "sha256:" + found["sha256"] == digest_of(content)
     assert fetched(site) == ["x.sif", "x.sif.source.json"]
-    bill = site.run(["ebsif", "lock", site.prefix / "eb/software/Example/1.0", "--format", "sbom"]).stdout
+    bill = site.run(["ebsif", "lock", site.root(), "--format", "sbom"]).stdout
     assert found["source_digest"] in bill
     secrets = [PASSWORD.encode(), base64.b64encode(f"{ACCOUNT}:{PASSWORD}".encode())]
     assert list(site.prefix.rglob("easybuild-*.log"))

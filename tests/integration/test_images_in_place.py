@@ -43,10 +43,9 @@ def run_steps(center, job, check=True):
     """Run the commands of a job as GitHub does, each in a shell of its own; return what they print."""
     said, environment = "", yaml.safe_load(WORKFLOW.read_text())["env"]
     for step in steps(job):
+        command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step]
         done = center.run(
-            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step],
-            check,
-            **{name: value.replace(APPL, f"{center.appl}/") for name, value in environment.items()},
+            command, check, **{name: value.replace(APPL, f"{center.appl}/") for name, value in environment.items()}
         )
         said += done.stdout + done.stderr
     assert "Traceback" not in said
@@ -101,9 +100,9 @@ def test_an_image_that_was_moved(center, small_image):
     """hunt U1.3: module and doctor say what to correct in the easyconfig; a rebuild alone would look where it was."""
     path = put(center, small_image, "alpha-1.0")
     easyconfig = center.easyconfig(
-        f"sources = ['{path.name}']\nimage = 'central'\nimage_dirs = ['{path.parent}']\ninit = 'none'\n"
+        f"easyblock = 'ContainerInstall'\nsources = ['{path.name}']\n"
+        f"image = 'central'\nimage_dirs = ['{path.parent}']\ninit = 'none'\n"
     )
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     center.eb(easyconfig, f"--sourcepath={path.parent}")
     moved = center.appl / "elsewhere" / path.name
     moved.parent.mkdir()

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.runtime import InstallContainer, Run
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
-from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel, printed, write_program
+from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel, printed, record_of, write_program
 
 TEXT = Installed.TEXT
 
@@ -23,11 +23,6 @@ TEXT = Installed.TEXT
 def sha256(path):
     """Return the SHA256 of a file in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def lock(root):
-    """Return the record of an installation."""
-    return json.loads((root / "share" / "ebsif" / "lock.json").read_text())
 
 
 def requirements(*lines):
@@ -53,7 +48,7 @@ def test_the_image_is_copied_and_the_original_unchanged(installed_once, base_ima
 
 def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
     """S001-01: the source is a symbolic link: its target is copied; resolved path and sha256 are recorded."""
-    record = lock(installed_once.root(installed_once.SQUASHED))["image"]
+    record = record_of(installed_once.root(installed_once.SQUASHED))["image"]
     assert record["source"] == str(installed_once.site.sources / "example.sif")
     assert record["resolved"] == str(base_image.resolve())
     assert record["sha256"] == sha256(base_image)
@@ -65,7 +60,7 @@ def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
 def test_all_packages_of_the_image_are_recorded(installed_once):
     """I-07: the lock, and the bill of materials made from it, hold the packages of Python and of the system."""
     root = installed_once.root(installed_once.SQUASHED)
-    record = lock(root)
+    record = record_of(root)
     assert record["system"] == {"distribution": "debian", "release": "12"}
     assert {line.split("==")[0] for line in record["system_packages"]["deb"]} >= {"libc6", "python3.11", "bash"}
     bill = json.loads(installed_once.site.run(["ebsif", "lock", root, "--format", "sbom"]).stdout)
@@ -91,7 +86,7 @@ def test_an_installation_has_few_files(installed_once):
     names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or path.is_file()]
     counted = [name for name in names if not name.startswith("user-software") and not name.endswith(".sif")]
     assert len(counted) <= 60, sorted(counted)
-    assert lock(root)["versions"]["ebsif"] == version("ebsif")
+    assert record_of(root)["versions"]["ebsif"] == version("ebsif")
 
 
 def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):
@@ -120,7 +115,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     log = log_of(root)
     install = log.index("/user-software/venv/pytorch/bin/python -m pip install")
     assert "'purelib': '/user-software/venv/pytorch/lib/python3.11/site-packages'" in log[:install]
-    record = lock(root)
+    record = record_of(root)
     pip = f"pip=={record['versions']['pip']}"
     assert pip in record["image_packages"] and pip not in record["venv_packages"]
     said = installed_once.load(installed_once.SQUASHED, "singularity exec $SIF sh -c 'pip list; pip3 --version'").stdout
@@ -132,7 +127,7 @@ def test_an_image_with_a_broken_pip(site, wheels):
     """If the image's pip is incomplete, ensurepip's is used, and works."""
     text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"
     site.eb(site.easyconfig(text + "requirements = ['greeting']\n"), **wheel_settings(wheels))
-    record = lock(site.prefix / "eb/software/Example/1.0")
+    record = site.record()
     own, image = ([pin for pin in record[f"{name}_packages"] if pin.startswith("pip==")] for name in ("venv", "image"))
     assert own and own != image
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import greeting, numpy'")
@@ -173,7 +168,7 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels, tmp_path):
     given = next(site.prefix.glob("eb/build/**/requirements.txt")).read_bytes()
     assert given == "".join(line + "\n" for line in lines).encode()
     assert not (site.work / "canary").exists()
-    assert lock(site.prefix / "eb/software/Example/1.0")["stages"][0]["requirements"].encode() == given
+    assert site.record()["stages"][0]["requirements"].encode() == given
 
 
 def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
@@ -188,7 +183,7 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     output = site.bash("module load Example/1.0 && singularity exec $SIF ls /bound").stdout
     assert output.split() == ["frombind-1.0-py3-none-any.whl"]
     # I-04: with what was there, `ebsif doctor --installed` knows what is gone
-    assert lock(site.prefix / "eb/software/Example/1.0")["optional_binds"] == ["/dev/null"]
+    assert site.record()["optional_binds"] == ["/dev/null"]
     folder.rename(tmp_path / "elsewhere")
     result = site.bash("module load Example/1.0; echo ${SIF:-none}", check=False)
     assert f"This container needs {folder}, which doesn't exist on this node" in " ".join(result.stderr.split())
@@ -216,8 +211,8 @@ def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
     write_program(fake / "mksquashfs", "#!/bin/sh\necho disk full >&2\nexit 1\n")
     environment = dict(wheel_settings(wheels), PATH=f"{fake}:{site.environment['PATH']}")
     result = site.eb(site.easyconfig(TEXT + requirements("greeting")), check=False, **environment)
-    assert result.returncode == 18  # the install step
-    assert "mksquashfs failed" in result.stdout + result.stderr
+    # the install step
+    assert result.returncode == 18 and "mksquashfs failed" in result.stdout + result.stderr
     (kept,) = site.prefix.glob("eb/build/**/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py")
     assert f"it stays in {kept.parents[5]} until you remove it" in " ".join(result.stdout.split())
 
@@ -246,7 +241,7 @@ def test_nothing_of_the_installing_user(site, wheels, tmp_path):
         PIP_CONSTRAINT="/nowhere",
         UV_OVERRIDE="/nowhere",
     )
-    assert {"greeting==1.0", "hello==1.0"} <= set(lock(site.prefix / "eb/software/Example/1.0")["venv_packages"])
+    assert {"greeting==1.0", "hello==1.0"} <= set(site.record()["venv_packages"])
     # S003-14: PYTHONPATH and PYTHONUSERBASE of the host
     script = "module load Example/1.0 && start-shell -c 'python -c \"import numpy, greeting\"' && list-packages"
     assert "greeting" in site.bash(script, PYTHONPATH=tmp_path, PYTHONUSERBASE=tmp_path / "base").stdout
@@ -288,7 +283,7 @@ def test_module_only_and_sanity_check_only(site):
         TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\nlisted_packages = 'all'\n"
     )
     site.eb(easyconfig)
-    root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
+    root, module = site.root(), site.modules / "Example" / "1.0.lua"
     text = module.read_text()
     module.unlink()
     site.eb(easyconfig, "--module-only")
@@ -343,7 +338,7 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
     site = example_site(tmp_path, small_image("busybox"), tool)
     text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
     site.eb(site.easyconfig(text))
-    root = site.prefix / "eb/software/Example/1.0"
+    root = site.root()
 
     def files():
         # no copy stays, either, but EasyBuild's own
@@ -358,8 +353,7 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
     before = files()
     for wrong in ("masked_paths = ['/etc/os-release']\n", "binds = ['/nowhere/x:/mnt']\nhidden = True\n"):
         said = site.eb(site.easyconfig(text + wrong), "--module-only", "--rebuild", check=False)
-        assert said.returncode
-        assert "anity check failed" in said.stdout + said.stderr
+        assert said.returncode and "anity check failed" in said.stdout + said.stderr
         assert files() == before
     assert site.bash("module load Example/1.0 && start-shell -c 'echo works'").stdout == "works\n"
     # as a killed eb leaves it
@@ -374,9 +368,8 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
 @pytest.mark.usefixtures("configuration")
 def test_the_home_directory_below_a_path_with_a_comma(small_image, tmp_path):
     """S002-48: commands of the installation write to their home directory."""
-    InstallContainer(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(
-        ["sh", "-c", 'touch "$HOME/here"']
-    )
+    command = ["sh", "-c", 'touch "$HOME/here"']
+    InstallContainer(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(command)
     assert (tmp_path / "a,b/home/here").exists()
 
 
@@ -407,10 +400,9 @@ def test_whose_an_alias_is(site, small_image):
     )
     refused = site.eb(site.easyconfig(text.format(["demo"]), suffix="-b"), check=False)
     assert refused.returncode
-    assert "Example/demo is a name of Example/1.0-a, which is installed: remove 'demo' from 'aliases'" in " ".join(
-        (refused.stdout + refused.stderr).split()
-    )
-    assert not (site.prefix / "eb/software/Example/1.0-b").exists()
+    expected = "Example/demo is a name of Example/1.0-a, which is installed: remove 'demo' from 'aliases'"
+    assert expected in " ".join((refused.stdout + refused.stderr).split())
+    assert not site.root("Example/1.0-b").exists()
     assert loaded("demo") == "1.0-a"
     site.eb(site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261128"))
     assert loaded("1.0-mine") == "1.0-mine-20261129"
@@ -464,9 +456,8 @@ def test_checksums_of_an_image_without_a_venv(site, base_image):
     """
     text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
     result = site.eb(site.easyconfig(text + f"checksums = ['{'0' * 64}']\n"), check=False)
-    assert result.returncode != 0
-    assert "hecksum" in result.stdout + result.stderr
-    root = site.prefix / "eb/software/Example/1.0"
+    assert result.returncode != 0 and "hecksum" in result.stdout + result.stderr
+    root = site.root()
     assert not list(root.glob("*"))
     assert not list(site.modules.rglob("1.0.lua"))
 
@@ -499,8 +490,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     easyconfig = site.easyconfig(TEXT)
     command = [program, *site.eb_options, easyconfig]
     without = site.run(command, check=False)
-    assert without.returncode != 0
-    assert "ContainerVenv" in without.stdout + without.stderr
+    assert without.returncode != 0 and "ContainerVenv" in without.stdout + without.stderr
     include = f"--include-easyblocks={EASYBLOCKS}/generic/*.py"
     site.run([*command, include])
     assert "ok" in site.bash("module load Example/1.0 && start-shell -c 'echo ok'").stdout
@@ -513,10 +503,8 @@ def test_from_a_plain_checkout(site, tmp_path):
     for path in [*copied, *generic.glob("container*.py")]:
         path.write_text("raise RuntimeError('of the installed copy')\n")
     listed = site.run([program, *site.eb_options, "--list-easyblocks=detailed", include]).stdout
-    assert re.findall(r"^\|-- (Container\w*)|^\|   \|-- (ContainerVenv)", listed, re.MULTILINE) == [
-        ("ContainerInstall", ""),
-        ("", "ContainerVenv"),
-    ]
+    pattern = r"^\|-- (Container\w*)|^\|   \|-- (ContainerVenv)"
+    assert re.findall(pattern, listed, re.MULTILINE) == [("ContainerInstall", ""), ("", "ContainerVenv")]
     broken = site.run([program, *site.eb_options, "--list-easyblocks"], check=False)
     assert "of the installed copy" in broken.stdout + broken.stderr
 
@@ -524,36 +512,21 @@ def test_from_a_plain_checkout(site, tmp_path):
 # --- invalid input
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("init = 'magic'\n", "'init': unknown value 'magic' (known: image, conda-injected"),
-        ("binds = '/one'\n", "'binds' should be a list of strings"),
-        ("requirements = [1]\n", "'requirements' should be a string or a list of strings (one stage), or a list of"),
-        ("venv_name = '../escape'\n", "'venv_name': '../escape' can't be"),
-        ("container_env = {'A B': '1'}\n", "'A B' can't be the name of an environment variable"),
-        ("init = 'none'\n", "easyblock ContainerInstall"),
-        ("binds = ['/does/not/exist:/x']\n", "Required bind mounts don't exist on this machine: /does/not/exist"),
-    ],
-)
-def test_wrong_parameters_are_reported(site, text, expected):
-    """The error names parameter, value found and values allowed."""
-    result = site.eb(site.easyconfig(TEXT.replace("init = 'conda-injected'\n", "") + text), check=False)
-    assert result.returncode != 0
-    assert expected in " ".join((result.stdout + result.stderr).split())
+def test_what_is_refused(site, base_image):
+    """
+    The error names parameter, value found and values allowed (tests/unit/test_parameters.py has the values).
 
-
-def test_images_that_are_refused(site, base_image):
-    """A module needs exactly one image, and an image that can be started."""
+    A module needs exactly one image, and an image that can be started.
+    """
     (site.sources / "truncated.sif").write_bytes(base_image.read_bytes()[:100_000])
-    texts = {
-        "two": TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"),
-        "truncated": TEXT.replace("example.sif", "truncated.sif"),
+    refused = {
+        "two": (TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"), "exactly one image"),
+        "truncated": (TEXT.replace("example.sif", "truncated.sif"), "truncated.sif"),
+        "missing": (TEXT + "binds = ['/does/not/exist:/x']\n", "Required bind mounts don't exist on this machine"),
     }
-    results = site.eb_each(texts)
-    assert "exactly one image" in results["two"].stdout
-    for result in results.values():
-        assert result.returncode == 1, result.stdout
+    results = site.eb_each({name: text for name, (text, _) in refused.items()})
+    for (_, expected), result in zip(refused.values(), results.values()):
+        assert result.returncode == 1 and expected in " ".join(result.stdout.split()), result.stdout
     assert not list(site.modules.rglob("1.0.lua"))
 
 
@@ -581,9 +554,9 @@ def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
     # without the tests' venv
     rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
     result = site.eb(easyconfig, PYTHONPATH=library, EB_PYTHON=programs / "python", PATH=":".join(rest))
-    root = site.prefix / "eb/software/Example/1.0"
+    root = site.root()
     said = " ".join((result.stdout + result.stderr).split())
-    record = lock(root)
+    record = record_of(root)
     assert record["image"]["file"] == "example.sif", said
     # I-07: also without user software
     assert "libc6" in {line.split("==")[0] for line in record["system_packages"]["deb"]}

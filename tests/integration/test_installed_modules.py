@@ -10,7 +10,7 @@ import time
 import zipfile
 
 import pytest
-from support import heed_signals, make_wheel, write_program
+from support import heed_signals, make_wheel, record_of, write_program
 
 LIBRARY = "libfast.so.1"
 
@@ -128,14 +128,13 @@ def test_ten_modules(modules, tmp_path):
 
     (fabric / LIBRARY).rename(fabric / "libfast.so.2")
     modules.write_profile(driver_rocm=["6.3", "7.0"])
-    made_from = json.loads((truncated / "share/ebsif/lock.json").read_text())["easyconfig"]
+    made_from = record_of(truncated)["easyconfig"]
     content = (truncated / "example.sif").read_bytes()
     replace(truncated / "example.sif", content[:-4096])
     replace(replaced / "example.sif", content[:-1] + b"x")
     packed = unpacked / "user-software.squashfs"
-    subprocess.run(
-        ["unsquashfs", "-no-progress", "-dest", unpacked / "user-software", packed], check=True, capture_output=True
-    )
+    command = ["unsquashfs", "-no-progress", "-dest", unpacked / "user-software", packed]
+    subprocess.run(command, check=True, capture_output=True)
     packed.unlink()
     packages = next(wheel.glob("user-software/venv/*/lib/python3*/site-packages"))
     with zipfile.ZipFile(make_wheel(tmp_path, "nvidia_nccl_cu12", "2.26.2")) as archive:
@@ -156,22 +155,21 @@ def test_ten_modules(modules, tmp_path):
         assert found[name][0] == level and what in found[name][1] and remedy in found[name][1], found[name]
 
     # as a person reads it
-    text = site.run(
-        ["ebsif", "doctor", "--site", "here", "--catalog", modules.profile.parents[1], "--installed", truncated],
-        check=False,
-    )
+    command = ["ebsif", "doctor", "--site", "here", "--catalog", modules.profile.parents[1], "--installed", truncated]
+    text = site.run(command, check=False)
     assert text.returncode == 1 and "1 module checked: 1 error" in text.stderr
 
     # the advice: commands as printed
     (fabric / "libfast.so.2").rename(fabric / LIBRARY)
     (tmp_path / "elsewhere").rename(central)
-    for name in ("truncated", "replaced", "unpacked", "wheel"):
+    replace(replaced / "example.sif", content)
+    for name in ("truncated", "unpacked", "wheel"):
         modules.follow(found[name][1])
     modules.follow(found["driver"][1].partition("and remove this module with ")[2], " --yes")
     assert problems(modules) == {}
     assert len(list(modules.software.iterdir())) == 9
     # E-06: `ebsif remove` finds the easyconfig, although the module was installed again from its own copy
-    assert json.loads((truncated / "share/ebsif/lock.json").read_text())["easyconfig"] == made_from
+    assert record_of(truncated)["easyconfig"] == made_from
 
 
 def test_the_node(modules, installed_once, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from account import as_root
 from serving import CLIENT, SERVER, Job, ask
 from slurm import ALL_NODES, NODES
-from support import write_program
+from support import record_of, write_program
 
 # A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
 # goes on from there when it is started again. The file `finish` ends it.
@@ -196,28 +196,28 @@ def check_continued(lines, killed=False):
 
 def test_it_goes_on_where_it_was(jobs, request):
     """
-    T-07: two nodes with eight ranks each go on at the right step after the signal, and after a node has died.
+    T-07: two nodes with four ranks each go on at the right step after the signal, and after a node has died.
 
     The signal is what Slurm sends before the time limit. The status is that of the program.
     """
     (job,) = jobs.submit(
-        "--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue", "steps.py", **jobs.rank_logs
+        "--nodes 2 --tasks-per-node 4 --time 1:00:00 --signal 60 --requeue", "steps.py", **jobs.rank_logs
     )
-    places = jobs.started(16)
+    places = jobs.started(8)
     first = {node for node, _ in places}
     assert len(first) == 2
     jobs.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
-    places = jobs.started(16, restart=1)
+    places = jobs.started(8, restart=1)
     batch_host = jobs.show(job)["BatchHost"]
     lost = next(node for node, _ in places if node != batch_host)
     request.addfinalizer(lambda: jobs.cluster.revive(lost))
     jobs.cluster.kill_node(lost, [int(process) for node, process in places if node == lost])
-    places = jobs.started(16, restart=2)
+    places = jobs.started(8, restart=2)
     assert lost not in {node for node, _ in places}
     (jobs.folder / "finish").touch()
     found = jobs.ended(job)
     assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("COMPLETED", "0:0", "2"), jobs.said()
-    for lines in jobs.ranks(16):
+    for lines in jobs.ranks(8):
         assert check_continued(lines, killed=True) == 3
     # the log is continued, the record has every start
     runs = jobs.record(job)["runs"]
@@ -436,7 +436,7 @@ def test_a_run_is_repeated_from_its_record(jobs):
     (job,) = jobs.submit("--nodes 2 --name again --scheduler='--comment=\"a b\"'", "again.py --epochs '3 $x'")
     jobs.ended(job)
     record = jobs.record(job, "again")
-    lock = json.loads((jobs.installed.root(jobs.module) / "share/ebsif/lock.json").read_text())
+    lock = record_of(jobs.installed.root(jobs.module))
     assert record["module"] == jobs.module
     assert record["image"]["sha256"] == lock["image"]["sha256"]
     assert record["lock"] == lock

@@ -33,12 +33,8 @@ def jupyter(installed_once, tmp_path):
             "EBSIF_NODE_LOCAL": tmp_path,
         }
         # a kernel that stays would keep its output open
-        result = attempt(
-            [str(one) for one in arguments],
-            timeout=300,
-            cwd=cwd or tmp_path,
-            env={**known, **{name: str(value) for name, value in {**own, **environment}.items()}},
-        )
+        variables = {**known, **{name: str(value) for name, value in {**own, **environment}.items()}}
+        result = attempt([str(one) for one in arguments], timeout=300, cwd=cwd or tmp_path, env=variables)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 
@@ -69,13 +65,9 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     notebooks.mkdir()
     # what another container module leaves in the environment of a hub
     loaded = installed_once.load(installed_once.WRITABLE, "env -0").stdout
-    hub = {
-        name: value
-        for name, _, value in (one.partition("=") for one in loaded.split("\0"))
-        if name.startswith(
-            ("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES")
-        )
-    }
+    ours = "SIF CONTAINER APPTAINER SINGULARITY RUNSCRIPTS EBSIF __EBSIF LOADEDMODULES"
+    variables = [one.partition("=")[::2] for one in loaded.split("\0")]
+    hub = {name: value for name, value in variables if name.startswith(tuple(ours.split()))}
     about = (
         "import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
         "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.environ['TRITON_CACHE_DIR'], os.getpid(), "
@@ -98,24 +90,9 @@ except ChildProcessError:
 """
     sleep = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')"
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
-    result = session(
-        jupyter,
-        "mine",
-        about,
-        children,
-        "interrupt",
-        sleep,
-        "interrupt",
-        sleep,
-        comm,
-        "restart",
-        "greeting",
-        about,
-        cwd=notebooks,
-        SLURM_JOB_ID="42",
-        VIRTUAL_ENV="/of/the/host",
-        **hub,
-    )
+    steps = (about, children, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about)
+    job = {"SLURM_JOB_ID": "42", "VIRTUAL_ENV": "/of/the/host"}
+    result = session(jupyter, "mine", *steps, cwd=notebooks, **job, **hub)
     (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _) = outputs(result)
     known, pids = [], []
     for text in (first, second):
@@ -254,12 +231,10 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
     assert text == f"{venv} /user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py"
     shutil.rmtree(venv)
     result = jupyter("ebsif", "kernel", "list", check=False)
-    assert result.returncode == 1
-    assert "can't start" in result.stdout
+    assert result.returncode == 1 and "can't start" in result.stdout
     spec = json.loads((tmp_path / "jupyter/kernels/example-1.0-squashed-my-venv/kernel.json").read_text())
     result = jupyter(*spec["argv"], check=False, **spec["env"])
-    assert result.returncode == 1
-    assert "doesn't exist any more" in result.stderr
+    assert result.returncode == 1 and "doesn't exist any more" in result.stderr
 
 
 def test_without_ipykernel(installed_once, jupyter, tmp_path):
@@ -276,9 +251,8 @@ def test_without_ipykernel(installed_once, jupyter, tmp_path):
     result = jupyter("ebsif", "kernel", "install", MODULE, check=False, **own)
     printed = result.stderr.partition("To add it: ")[2]
     make_wheel(tmp_path, "ipykernel")
-    installed_once.site.bash(
-        f"set -e\n{printed}", **own, APPTAINERENV_PIP_NO_INDEX="1", APPTAINERENV_PIP_FIND_LINKS=tmp_path
-    )
+    script = f"set -e\n{printed}"
+    installed_once.site.bash(script, **own, APPTAINERENV_PIP_NO_INDEX="1", APPTAINERENV_PIP_FIND_LINKS=tmp_path)
     jupyter("ebsif", "kernel", "install", MODULE, "--name", "own", **own)
     jupyter("ebsif", "kernel", "remove", "own")
     folder = tmp_path / "lab"

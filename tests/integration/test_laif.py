@@ -101,30 +101,21 @@ class Place:
 
     def make_by_hand(self):
         """Make a virtual environment by hand for the first module, as in the LUMI AI Guide."""
-        self.site.run(
-            [
-                "bash",
-                "-euc",
-                f"""
+        script = f"""
             mkdir env
             image={self.site.sources}/laif.sif
             in_container() {{ singularity exec -B env:/user-software -B {self.wheels} $image "$@"; }}
             in_container python -m venv --system-site-packages --without-pip /user-software
             in_container python -m pip --python /user-software/bin/python install --no-deps tuning optuna
             mksquashfs env tuning-env.sqsh -processors 1 -no-xattrs -quiet -no-progress
-        """,
-            ],
-            **wheel_settings(self.wheels),
-        )
+        """
+        self.site.run(["bash", "-euc", script], **wheel_settings(self.wheels))
 
     def output(self, module, script, check=True, **environment):
         """Run a script with a module loaded; return its output."""
+        typed = f"module load {module} || exit 99\n{script}"
         return self.site.bash(
-            f"module load {module} || exit 99\n{script}",
-            check,
-            **wheel_settings(self.wheels),
-            APPTAINER_BIND=self.wheels,
-            **environment,
+            typed, check, **wheel_settings(self.wheels), APPTAINER_BIND=self.wheels, **environment
         ).stdout.strip()
 
     def shown(self, module, script, **environment):
@@ -170,12 +161,8 @@ def test_every_way_has_the_same_environment(place, module):
     wanted = found["singularity exec"]
     assert wanted["VIRTUAL_ENV"] == VENV
     assert {way: different(wanted, one) for way, one in found.items()} == {way: {} for way in WAYS}
-    job = {
-        "SLURM_NNODES": "1",
-        "ROCR_USE_SLURM_LOCALID": "1",
-        "SLURM_LOCALID": "5",
-        "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1",
-    }
+    job = {"SLURM_NNODES": "1", "SLURM_LOCALID": "5"}
+    job |= dict.fromkeys(("ROCR_USE_SLURM_LOCALID", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES"), "1")
     for way, one in zip(WAYS, place.shown(module, script, **job)):
         by_rank = [one.get(name) for name in ("FI_HMEM_DISABLE_P2P", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
         # exec and shell don't know the rank
@@ -332,12 +319,8 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
         "sys.stdout.write(json.dumps(found) + '\\n')\n"
     )
     old = "export NCCL_NET_GDR_LEVEL=PHB NCCL_SOCKET_IFNAME=eth0"
-    ways = (
-        "python",
-        "singularity exec $SIF python",
-        "singularity run $SIF python",
-        "singularity exec $SIF conda-python-distributed",
-    )
+    ways = ("python", *(f"singularity {way} $SIF python" for way in ("exec", "run")))
+    ways += ("singularity exec $SIF conda-python-distributed",)
     script = "\n".join(f"{old}; srun -N2 -n2 {way} network.py" for way in ways)
     found = place.shown(TORCH, script, **cluster.environment)
     wanted = {name: value for name, value in {**LUMI.network_env, **NETWORK}.items() if value is not None}
@@ -353,15 +336,9 @@ GUIDE = CHECKOUT / "docs/lumi"
 SUBMIT = "--account=project_1 --partition=small"
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
 SUBMITTED = {
-    "01-quick-start": "",
-    "02-environment": "",
-    "02-squashfs": "",
-    "03-file-formats": SMALL,
-    "05-srun": SMALL,
-    "05-torchrun": SMALL,
-    "07-tensorboard": "",
-    "08-mlflow": "",
-    "10-inference": "",
+    **dict.fromkeys(("01-quick-start", "02-environment", "02-squashfs"), ""),
+    **dict.fromkeys(("03-file-formats", "05-srun", "05-torchrun"), SMALL),
+    **dict.fromkeys(("07-tensorboard", "08-mlflow", "10-inference"), ""),
 }
 TENSORBOARD = ("tensorboard", "absl-py", "protobuf")
 # Replacements for packages that are too large to install here, with the functions that the guide uses.

@@ -13,9 +13,8 @@ BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for ran
 
 def reported(output):
     """Return rank, local rank, node and CPUs of all reports by four ranks of torchrun, two on each node."""
-    return sorted(
-        re.findall(r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), ", output, re.MULTILINE)
-    )
+    pattern = r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), "
+    return sorted(re.findall(pattern, output, re.MULTILINE))
 
 
 # four ranks that import PyTorch take half a minute

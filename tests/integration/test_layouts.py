@@ -29,12 +29,8 @@ def release(tmp_path_factory):
         target = folder / "sources" / path.relative_to(CHECKOUT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
     return folder
 
 
@@ -184,15 +180,9 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
     (own / "tools.pth").write_text(f"{tools}\n")
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
     # everything but the project itself is installed
-    site.run(
-        [
-            "bash",
-            "-c",
-            """here=scripts; . scripts/lib.sh; touch .venv/dependencies-$(
-        { "$(scripts/find-python)" -VV; project_metadata; } | sha256sum | cut -c1-16)""",
-        ],
-        cwd=checkout,
-    )
+    script = """here=scripts; . scripts/lib.sh; touch .venv/dependencies-$(
+        { "$(scripts/find-python)" -VV; project_metadata; } | sha256sum | cut -c1-16)"""
+    site.run(["bash", "-c", script], cwd=checkout)
     source = checkout / "easyblocks/generic/containerinstall.py"
 
     def set_up(*options):
@@ -300,12 +290,8 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     assert "loaded (EasyBuild" not in said.stdout + said.stderr
 
     # without EasyBuild
-    said = site.bash(
-        "module load ebsif; ebsif list --site lumi pytorch; ebsif list --mine --site lumi",
-        check=False,
-        easybuild=None,
-        PATH=without_easybuild(site),
-    )
+    script = "module load ebsif; ebsif list --site lumi pytorch; ebsif list --mine --site lumi"
+    said = site.bash(script, check=False, easybuild=None, PATH=without_easybuild(site))
     assert "\nPyTorch/2.7.0-rocm" in said.stdout
     assert said.returncode == 3
     assert said.stderr.endswith(
@@ -316,13 +302,8 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     # an eb that heeds PYTHONPATH, where the site sets no list
     (framework,) = easybuild_of_site["5"].glob("lib/*/site-packages")
     (eb,) = framework.glob("*.data/scripts/eb")
-    said = site.bash(
-        f"module load ebsif; bash {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}; printenv {LISTS}",
-        check=False,
-        easybuild=None,
-        PYTHONPATH=framework,
-        EB_PYTHON=sys._base_executable,
-    )
+    script = f"module load ebsif; bash {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}; printenv {LISTS}"
+    said = site.bash(script, check=False, easybuild=None, PYTHONPATH=framework, EB_PYTHON=sys._base_executable)
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
     assert said.stdout.endswith(f"\n{root.parent}:{framework}\n")
     # other programs, in containers too, don't see what ebsif requires

@@ -1,7 +1,6 @@
 """Decisions at load time: image, binds, user software, conflicts; with every modules tool."""
 
 import functools
-import json
 import re
 import shlex
 import shutil
@@ -12,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import BOTH_TOOLS, EACH_TOOL, TOOLS, Installed, copy_site, wheel_settings
-from support import Site, make_wheel, write_program
+from support import Site, make_wheel, record_of, write_program
 
 TEXT = Installed.TEXT
 # without user software
-PLAIN = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+PLAIN = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
 
 
 class Several:
@@ -57,52 +56,30 @@ class Several:
         )
         stay = f"image = 'central'\nimage_dirs = ['{site.sources}']\n"
         stages = [{"requirements": ["central"], "env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
-        plain = [
-            site.easyconfig(
-                f"{PLAIN}image = 'central'\nimage_root = '${{SITE_IMAGES:-{self.folder}}}'\n"
-                "image_dirs = ['one', 'two', '/does/not/exist']\n",
-                name="Central",
-            ),
-            site.easyconfig(f"{PLAIN}{stay}bind_file = '{self.binds}'\n", name="Bound"),
-            site.easyconfig(
-                f"{PLAIN}{stay}bind_file = '{self.binds}'\nbind_file_default = ['?{self.folder}/none:/srv', "
-                f"'{self.folder}/a b:/mnt']\n",
-                name="Bound",
-                version="2.0",
-            ),
-            site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
-            site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
-            site.easyconfig(
-                f"{PLAIN}{stay}definition_files = ['image.def']\nwrappers = ['python']\nwrappers_load = True\n",
-                name="Other",
-            ),
-            site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
-            site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
-        ]
-        venv = [
-            site.easyconfig(
-                f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
-                f"binds = ['?{self.folder}/a b:/mnt']\n"
-                "container_env = {'QUOTED': \"it's $HOME\", 'NCCL_NET': 'AWS Libfabric'}\n"
-                "listed_packages = 'all'\n",
-                name="Own",
-            ),
+        own = "container_env = {'QUOTED': \"it's $HOME\", 'NCCL_NET': 'AWS Libfabric'}\nlisted_packages = 'all'\n"
+        texts = {
+            "Central/1.0": f"{PLAIN}image = 'central'\nimage_root = '${{SITE_IMAGES:-{self.folder}}}'\n"
+            "image_dirs = ['one', 'two', '/does/not/exist']\n",
+            "Bound/1.0": f"{PLAIN}{stay}bind_file = '{self.binds}'\n",
+            "Bound/2.0": f"{PLAIN}{stay}bind_file = '{self.binds}'\n"
+            f"bind_file_default = ['?{self.folder}/none:/srv', '{self.folder}/a b:/mnt']\n",
+            "Example/1.0": f"{PLAIN}{stay}conflicts = ['site-bindings']\n",
+            "Example/2.0": f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n",
+            "Other/1.0": f"{PLAIN}{stay}definition_files = ['image.def']\n"
+            "wrappers = ['python']\nwrappers_load = True\n",
+            "None/1.0": f"{PLAIN.partition('init')[0]}init = 'none'\nwrappers = ['git']\n",
+            "Copied/1.0": f"{PLAIN}image_dirs = ['{self.folder}/central']\n",
+            "Own/1.0": f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
+            f"binds = ['?{self.folder}/a b:/mnt']\n{own}",
             # defects B14
-            site.easyconfig(
-                f"{TEXT}{stay}warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
-                "image_packages = {'python': '3.11'}\n"
-                "wrappers = ['python']\n".replace("conda-injected", "conda-manual"),
-                name="Manual",
-            ),
-            site.easyconfig(
-                f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
-                "venv_name = 'mine'\nwrappers = ['python']\n",
-                name="Itself",
-            ),
-        ]
-        for path in plain:
-            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
-        site.eb(*plain, *venv, **wheel_settings(self.wheels))
+            "Manual/1.0": f"{TEXT.replace('conda-injected', 'conda-manual')}{stay}"
+            "warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
+            "image_packages = {'python': '3.11'}\nwrappers = ['python']\n",
+            "Itself/1.0": f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
+            "venv_name = 'mine'\nwrappers = ['python']\n",
+        }
+        easyconfigs = [site.easyconfig(text, *module.split("/")) for module, text in texts.items()]
+        site.eb(*easyconfigs, **wheel_settings(self.wheels))
         self.write_site_module()
 
     def write_site_module(self):
@@ -116,7 +93,7 @@ class Several:
 
     def root(self, name):
         """Return the installation directory of a module."""
-        return self.site.prefix / "eb/software" / name / "1.0"
+        return self.site.root(f"{name}/1.0")
 
 
 @pytest.fixture(scope="session")
@@ -149,7 +126,7 @@ def test_the_image_of_the_site(several, base_image):
     folder = several.folder
     root = several.root("Central")
     assert not list(root.glob("*.sif"))
-    assert json.loads((root / "share/ebsif/lock.json").read_text())["image"]["sha256"]
+    assert record_of(root)["image"]["sha256"]
     script = 'module load Central/1.0 && echo "$SIF" && singularity exec "$SIF" true'
     assert several.site.bash(script).stdout.strip() == f"{folder}/two/example.sif"
 
@@ -286,9 +263,8 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
     assert fails("Bound/1.0") == f"with-module: The list of bind mounts can't be read: {binds}\n"
     binds.write_text(before)
     assert "/nowhere/one/example.sif" in fails("Central/1.0", SITE_IMAGES="/nowhere")
-    assert "can't be used together with the module site-bindings" in fails(
-        "Example/1.0", before="module load site-bindings/1.0"
-    )
+    expected = "can't be used together with the module site-bindings"
+    assert expected in fails("Example/1.0", before="module load site-bindings/1.0")
     assert "EBSIF_USER_SOFTWARE=x is not the full path of a directory" in fails("Own/1.0", EBSIF_USER_SOFTWARE="x")
 
 
@@ -371,11 +347,9 @@ def test_the_equivalent_command(several_once):
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"
     result = site.bash("ebsif interpreter --command NoSuchModule/1.0", check=False)
-    assert result.returncode == 3
-    assert "NoSuchModule/1.0" in result.stderr
+    assert result.returncode == 3 and "NoSuchModule/1.0" in result.stderr
     result = site.run(["ebsif", "interpreter", "x", "--command"], check=False, LMOD_CMD="")
-    assert result.returncode == 3
-    assert "modules tool" in result.stderr
+    assert result.returncode == 3 and "modules tool" in result.stderr
 
 
 def test_an_image_without_python(several_once):
@@ -470,7 +444,7 @@ class Pair:
     """Two container modules with every setting there is: One refuses to replace another, Two replaces it."""
 
     TEXT = (
-        "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
         "image = 'central'\nimage_dirs = ['{sources}']\n"
         "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1', 'SHELL_TEXT': {hostile!r}}}\n"
         "network_env = {{'NET_OF_SITE': 'hsn'}}\n"
@@ -494,13 +468,8 @@ class Pair:
         for folder in ("data", "needed"):
             (site.prefix / folder).mkdir()
         text = self.TEXT.format(sources=site.sources, root=site.prefix, hostile=self.hostile)
-        easyconfigs = [
-            site.easyconfig(text, name="One"),
-            site.easyconfig(text + "one_container = 'replace'\n", name="Two"),
-        ]
-        for path in easyconfigs:
-            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
-        site.eb(*easyconfigs)
+        two = text + "one_container = 'replace'\n"
+        site.eb(site.easyconfig(text, name="One"), site.easyconfig(two, name="Two"))
 
     def take(self, cases):
         """

@@ -55,7 +55,7 @@ class Modules:
 
     def root(self, container):
         """Return a container's installation directory (Path)."""
-        return self.site.prefix / "eb/software" / container.module
+        return self.site.root(container.module)
 
     def text(self, container):
         """Return the text of the module file, which is hidden if the container is archived."""
@@ -216,16 +216,8 @@ def check_scripts(fact, container, text, root):
     known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", commands)}
     known |= set(container.script_names)
     if container.init != "none":
-        known |= {
-            f"runscripts/{name}"
-            for name in (
-                "conda-python-simple",
-                "conda-python-distributed",
-                "get-master",
-                "init-conda-venv",
-                "list-packages",
-            )
-        }
+        names = "conda-python-simple conda-python-distributed get-master init-conda-venv list-packages"
+        known |= {f"runscripts/{name}" for name in names.split()}
     assert set(fact["scripts"]) | set(fact["wrapper_links"]) <= known
     if container.init == "conda-manual":
         assert "bash -c '$WITH_CONDA; python --version'" in text
@@ -285,13 +277,8 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     found = dict(part.split(":\n") for part in re.split(r"(?m)^(?=\w+/)", place.bash(script, **settings).stdout)[1:])
     # issue 45 (lumi A6)
     newest = next(name for name in GENERATIONS if "2.7.1" in name)
-    aiter = place.bash(
-        f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'",
-        **settings,
-        SLURM_JOB_ID="7",
-        SLURM_STEP_ID="2",
-        EBSIF_NODE_LOCAL=place.work,
-    ).stdout
+    typed = f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'"
+    aiter = place.bash(typed, **settings, SLURM_JOB_ID="7", SLURM_STEP_ID="2", EBSIF_NODE_LOCAL=place.work).stdout
     assert aiter == f"{place.work}/ebsif-{os.getuid()}/job-7/step-2/aiter/build\n"
     conda, venv = "True /opt/miniconda3/envs/pytorch False\n", "False /user-software/venv/pytorch {}\n"
     wanted = dict.fromkeys(GENERATIONS, conda * 2)
@@ -310,12 +297,12 @@ def test_old_names_of_run_scripts_work(tmp_path, base_image):
     place = Site(tmp_path, TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (place.sources / "example.sif").symlink_to(base_image)
     path = place.easyconfig(
-        "sources = ['example.sif']\ninit = 'conda-manual'\nconda_env = 'pytorch'\nscript_names = {\n"
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
+        "init = 'conda-manual'\nconda_env = 'pytorch'\nscript_names = {\n"
         "    'runscripts/python-conda-simple': 'runscripts/conda-python-simple', 'bin/my-exec': 'bin/container-exec',\n"
         "    'bin/my-shell': 'bin/start-shell', 'bin/my-run': 'bin/container-run',\n"
         "    'bin/my-singularity': 'bin/container-runtime'}\n"
     )
-    path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
     place.eb(path)
     load = "module load Example/1.0\n"
     assert place.bash(load + "singularity exec $SIF python-conda-simple -c 'print(6 * 7)'").stdout == "42\n"

@@ -16,9 +16,8 @@ PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
 def build(folder):
     """Build the pages in a folder; return the completed process."""
-    return attempt(
-        [sys.executable, "-m", "manual", "-o", folder], env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")}
-    )
+    command = [sys.executable, "-m", "manual", "-o", folder]
+    return attempt(command, env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")})
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Masks: the container sees another file system although the image is unchanged."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ MASKS = {
 
 def lock(site):
     """Return the installation's record."""
-    return json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
+    return site.record()
 
 
 def in_container(site, command, **environment):
@@ -74,7 +73,7 @@ def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
     assert lines[1] == "/usr/bin/tty"
     assert [line.split()[0] for line in lines[2:]] == ["lrwxrwxrwx", "drwxr-xr-x"]
     assert not result.stderr
-    image = site.prefix / "eb/software/Example/1.0/example.sif"
+    image = site.root() / "example.sif"
     assert image.read_bytes() == base_image.read_bytes()
 
     script = "module load Example/1.0; echo $APPTAINER_OVERLAY; module unload Example/1.0; env"

@@ -17,20 +17,20 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     library = site.prefix / "libmpi_gtl_cuda.so"
     library.touch()
     easyconfig = site.easyconfig(
-        f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n"
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
+        f"image = 'central'\nimage_dirs = ['{site.sources}']\n"
         "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'cuda'\nscheduler = 'pbs'\n"
         f"gpu_mpi_library = '{library}'\n"
         "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None,\n"
         "               'NCCL_NET_GDR_LEVEL': None}\n"
         "container_env = {'PYTHONNOUSERSITE': None, 'WITH_CONDA': None}\n"
     )
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)
     names = "NCCL_NET NCCL_DEBUG MPICH_GPU_SUPPORT_ENABLED APPTAINERENV_LD_PRELOAD"
     script = f"export NCCL_DEBUG=INFO\nmodule load Example\nprintenv {names}\nmodule unload Example\nprintenv {names}"
     lines = site.bash(script, check=False).stdout.splitlines()
     assert lines == ["AWS Libfabric", "INFO", "1", str(library), "INFO"]
-    data = (site.prefix / "eb/software/Example/1.0/share/ebsif/module.conf").read_text().splitlines()
+    data = (site.root() / "share/ebsif/module.conf").read_text().splitlines()
     assert [line for line in data if line.startswith(("start_unset", "scheduler", "rank_", "default"))] == [
         "start_unset NCCL_NET_GDR_LEVEL",
         "start_unset PYTHONNOUSERSITE",
@@ -100,9 +100,8 @@ def test_mpi_between_containers_without_setuid(installed_once):
     run = f"singularity exec --bind {EXCHANGE} $SIF python3 {EXCHANGE} libmpich.so.12"
     command = f"timeout -s KILL 100 mpiexec.hydra -n 2 {run}"
     done = installed_once.load(installed_once.SQUASHED, command, check=False, **libraries)
-    assert [line.split(" with ")[0] for line in sorted(done.stdout.splitlines())] == ["rank 0 has 1", "rank 1 has 0"], (
-        done
-    )
+    expected = ["rank 0 has 1", "rank 1 has 0"]
+    assert [line.split(" with ")[0] for line in sorted(done.stdout.splitlines())] == expected, done
     own = {"UCX_TLS": "all", "UCX_POSIX_USE_PROC_LINK": "y"}
     done = installed_once.load(installed_once.SQUASHED, command, check=False, **libraries, **own)
     assert "mm_posix.c" in done.stdout + done.stderr

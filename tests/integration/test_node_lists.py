@@ -44,14 +44,9 @@ done
 
 def first_hosts(script, *arguments, **environment):
     """Return the output of a bash loop for each argument."""
-    result = subprocess.run(
-        ["bash", "-c", script, "bash", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    command = ["bash", "-c", script, "bash", *arguments]
+    variables = {**os.environ, **environment}
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=300)
     return result.stdout.splitlines()
 
 

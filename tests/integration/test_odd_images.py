@@ -42,16 +42,11 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     (tmp_path / "data" / "text").write_text("second\nfirst\n")
     text = f"init = 'none'\nwrappers = ['tac', 'sort']\nbinds = ['{tmp_path}/data:/mnt']\n"
     site.eb(easyconfig(site, text))
-    root = site.prefix / "eb/software/Example/1.0"
+    root = site.root()
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # containers read their variables there; none is for users
-    assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "find-caches",
-        "get-master",
-        "schedulers",
-        "show-help",
-        "stage-software",
-    }
+    expected = {"find-caches", "get-master", "schedulers", "show-help", "stage-software"}
+    assert {path.name for path in (root / "runscripts").iterdir()} == expected
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text
@@ -140,11 +135,8 @@ def test_a_python_without_pip(place):
 
     site.eb(easyconfig(site, "wrappers = ['python']\n"))
     listed = site.bash("module load Example/1.0 && list-packages").stdout.splitlines()
-    assert [line.split() for line in listed] == [
-        ["Package", "Version", "From"],
-        ["-------", "-------", "-----"],
-        ["shipped", "1.0", "image"],
-    ]
+    expected = [["Package", "Version", "From"], ["-------", "-------", "-----"], ["shipped", "1.0", "image"]]
+    assert [line.split() for line in listed] == expected
     result = site.bash("module load Example/1.0 && list-packages --outdated", check=False)
     assert result.returncode == 1
     assert "has no pip, so its options can't be used: leave out --outdated" in result.stderr

@@ -81,23 +81,13 @@ def test_resources(module, tmp_path):
         return yaml.safe_load(text)["script"]["native"]
 
     one = ["--nodes=1", "--ntasks=1"]
-    assert native("lumi", bc_queue="small-g", cpus="7", gpus="1") == [
-        *one,
-        "--cpus-per-task=7",
-        "--gpus-per-node=1",
-        "--mem=61440M",
-    ]
+    expected = [*one, "--cpus-per-task=7", "--gpus-per-node=1", "--mem=61440M"]
+    assert native("lumi", bc_queue="small-g", cpus="7", gpus="1") == expected
     assert native("lumi", bc_queue="small-g", cpus="", gpus="0") == [*one, "--cpus-per-task=1", "--mem=8777M"]
-    assert native("lumi", bc_queue="small-g", cpus="500", gpus="9")[2:] == [
-        "--cpus-per-task=56",
-        "--gpus-per-node=8",
-        "--mem=491520M",
-    ]
-    assert native("lumi", bc_queue="standard-g", cpus="7", gpus="1")[2:] == [
-        "--cpus-per-task=56",
-        "--gpus-per-node=8",
-        "--mem=491520M",
-    ]
+    expected = ["--cpus-per-task=56", "--gpus-per-node=8", "--mem=491520M"]
+    assert native("lumi", bc_queue="small-g", cpus="500", gpus="9")[2:] == expected
+    expected = ["--cpus-per-task=56", "--gpus-per-node=8", "--mem=491520M"]
+    assert native("lumi", bc_queue="standard-g", cpus="7", gpus="1")[2:] == expected
     assert native("derecho", bc_queue="main", cpus="16", gpus="1") == ["-l", "select=1:ncpus=16:ngpus=1"]
 
 
@@ -179,14 +169,8 @@ def test_paths_with_any_characters(module, tmp_path):
         return printed(["bash", "-c", render(script, **values)], cwd=cwd, env=environment)
 
     said = run(tmp_path, directory=str(folder), user_software=f"{folder}/own")
-    assert said.splitlines() == [
-        str(folder),
-        f"{folder}/own",
-        "-m",
-        "jupyterlab",
-        "--config=/c",
-        f"--ServerApp.root_dir={folder}",
-    ]
+    expected = [str(folder), f"{folder}/own", "-m", "jupyterlab", "--config=/c", f"--ServerApp.root_dir={folder}"]
+    assert said.splitlines() == expected
     assert run("/", directory="", user_software="").startswith(f"{tmp_path}\n\n")
 
 

@@ -1,7 +1,6 @@
 """Other versions of packages than the image's: on purpose, or because what was asked for needs them."""
 
 import hashlib
-import json
 import re
 
 import pytest
@@ -46,9 +45,8 @@ def place(tmp_path_factory, pytorch_image, wheels):
     def run(*words, status=0):
         more = ("--catalog", folder / "sites") if words[0] == "extend" else ()
         end = ("--", *site.eb_options) if words[0] == "extend" else ()
-        result = site.run(
-            ["ebsif", *words, *more, *end], check=False, **wheel_settings(wheels), MODULEPATH=site.modules
-        )
+        command = ["ebsif", *words, *more, *end]
+        result = site.run(command, check=False, **wheel_settings(wheels), MODULEPATH=site.modules)
         assert result.returncode == status, result.stdout + result.stderr
         return " ".join(result.stdout.split()), " ".join(result.stderr.split())
 
@@ -58,7 +56,7 @@ def place(tmp_path_factory, pytorch_image, wheels):
 
 def record_of(place, module):
     """Return the record of an installed module."""
-    return json.loads((place.site.prefix / "eb/software" / module / "share/ebsif/lock.json").read_text())
+    return place.site.record(module)
 
 
 def test_what_was_asked_for_comes_first(place):
@@ -71,14 +69,8 @@ def test_what_was_asked_for_comes_first(place):
         "extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "app", "--name", "mine", "--date", "20260101"
     )
     record = record_of(place, MODULE)
-    assert record["venv_packages"] == [
-        "algebra==1.0",
-        "app==1.0",
-        "datasets==3.6.0",
-        "evaluate==0.4",
-        "fresh==1.0",
-        "fsspec==2025.3.0",
-    ]
+    wanted = ["algebra==1.0", "app==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
+    assert record["venv_packages"] == wanted
     fsspec = (
         "fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
         "fsspec<=2025.3.0,>=2023.1.0; these allow it: torch 2.13.0+cpu needs fsspec>=0.8.5"
@@ -93,9 +85,8 @@ def test_what_was_asked_for_comes_first(place):
         r"2\.13\.0\+cpu needs sympy>=1\.13\.3\), and algebra 2\.0 needs sympy<1\.13",
         said,
     )
-    assert (
-        "app 1.0 and not 2.0 was installed, because pip finds no versions that fit it, the image and all else" in said
-    )
+    expected = "app 1.0 and not 2.0 was installed, because pip finds no versions that fit it, the image and all else"
+    assert expected in said
     # from now on
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
@@ -108,16 +99,11 @@ def test_a_lock_file_with_another_version(place, wheels, tmp_path):
     words = ("extend", "Base/1.0", "-r", lock, "--name", "locked", "--date", "20260101")
     lock.write_text(locked(wheels, "fsspec-2025.3.0", "numpy-1.0"))
     assert "numpy==2.4.6 of the image (compiled) can't be replaced" in place(*words, status=3)[1]
-    for version in ("1.0", "1.5"):
-        # as the error advises: locked with its hash, or in another version without one
-        place(*words[:-1], version, "--yes", "--force", "--replace", f"numpy=={version}")
-        assert record_of(place, f"Base/1.0-20250101-locked-{version}")["venv_packages"] == [
-            "fsspec==2025.3.0",
-            f"numpy=={version}",
-        ]
-    lock.write_text(locked(wheels, "fsspec-2025.3.0"))
-    said = place(*words)[1]
-    assert record_of(place, module)["venv_packages"] == ["fsspec==2025.3.0"]
+    # as the error advises: in another version without a hash, or locked with its hash
+    change = (*words, "--replace", "numpy==1.5", "--force", "--dry-run")
+    assert "'numpy==1.5'" in place(*change)[0]
+    said = place(*words, "--yes", "--force", "--replace", "numpy==1.0")[1]
+    assert record_of(place, module)["venv_packages"] == ["fsspec==2025.3.0", "numpy==1.0"]
     assert "fsspec 2025.3.0 instead of the image's 2026.9.0" in said
 
 
@@ -153,7 +139,7 @@ def test_replacing_with_open_eyes(place):
         said,
     )
     module = "Base/1.0-20250101-old-20260101"
-    assert not (place.site.prefix / "eb/software" / module).exists()
+    assert not place.site.root(module).exists()
     place(*words, "--yes")
     breaks = re.compile(
         r"sympy 1\.12 instead of the image's 1\.\S+; this breaks: torch "
@@ -167,7 +153,7 @@ def test_replacing_with_open_eyes(place):
     # a change keeps it, and its packages count, too
     table, _ = place("extend", "old", "--add", "evaluate", "--replace", "fsspec==2022.1.0", "--dry-run")
     assert "'allow_replace': ['sympy', 'fsspec']" in table
-    (eb,) = (place.site.prefix / "eb/software" / module / "easybuild").glob("*.eb")
+    (eb,) = (place.site.root(module) / "easybuild").glob("*.eb")
     assert "'allow_replace': ['sympy']" in eb.read_text()
 
 

@@ -14,9 +14,8 @@ def test_an_environment_in_a_squashfs_file(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.5.0\n")
     (info / "RECORD").write_text("optuna.py,sha256=x,1\n")
     packed = tmp_path / "env.sqsh"
-    subprocess.run(
-        ["mksquashfs", tmp_path / "env", packed, "-processors", "1", "-no-xattrs", "-quiet", "-no-progress"], check=True
-    )
+    command = ["mksquashfs", tmp_path / "env", packed, "-processors", "1", "-no-xattrs", "-quiet", "-no-progress"]
+    subprocess.run(command, check=True)
     wanted = venv.read(packed)
     assert wanted.lines == ["optuna==4.5.0"]
     assert len(wanted.impossible) == 1

@@ -60,7 +60,7 @@ def test_every_command_on_a_page_runs(person):
     assert [block.split()[0] for block in page.blocks] == ["module", "ebsif", "singularity", "ebsif", "ebsif", "eb"]
     script = "\n".join(["exec 2>&1", site.tool.init, "set -ex", *page.blocks])
     said = person.run("bash", "--noprofile", "--norc", "-c", script).stdout
-    assert (site.prefix / "eb/software" / Installed.WRITABLE / "user-software.squashfs").is_file()
+    assert (site.root(Installed.WRITABLE) / "user-software.squashfs").is_file()
     for line in (
         "trained",
         r".*Example/1.0-writable is already installed.*",

@@ -41,7 +41,7 @@ def test_the_proposed_easyblock(tmp_path, base_image):
     (site.sources / "example.sif").symlink_to(base_image)
     site.eb(site.easyconfig(TEXT), f"--include-easyblocks={EASYBLOCK}")
     said = site.bash(SCRIPT, check=False, APPTAINER_BIND="/opt:/mnt")
-    image = site.prefix / "eb/software/Example/1.0/Example-1.0.sif"
+    image = site.root() / "Example-1.0.sif"
     binds = "/srv:/data:ro,/usr/share"
     lines = said.stdout.splitlines()
     git = lines.pop(4)
@@ -119,7 +119,7 @@ def test_the_proposed_hooks(tmp_path, hooks):
     block, number, fail = (tmp_path / name for name in ("kept.py", "number", "fail"))
     block.write_text(BLOCK.format(hooks=hooks, number=number))
     easyconfig = site.easyconfig(KEPT.replace("FAIL", str(fail)))
-    installation, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example/1.0.lua"
+    installation, module = site.root(), site.modules / "Example/1.0.lua"
 
     def install(text):
         number.write_text(text)

@@ -1,12 +1,11 @@
 """The main use case, as in `make demo`: PyTorch with additional packages, from the project's easyconfigs."""
 
-import json
 import os
 import re
 import subprocess
 from pathlib import Path
 
-from support import CHECKOUT, make_wheel, printed
+from support import CHECKOUT, make_wheel, printed, record_of
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
@@ -97,7 +96,7 @@ def test_the_images_torch_computes_with_added_packages(demo):
 def test_nothing_of_cuda_was_fetched(demo):
     """No CUDA package, and the SquashFS file is smaller than 60 MB."""
     root = Path(by_hand("echo $CONTAINERROOT"))
-    packages = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
+    packages = record_of(root)["venv_packages"]
     assert any(line.startswith("torchmetrics==") for line in packages)
     assert not [line for line in packages if re.match(r"nvidia|cuda|triton|torch==", line)]
     assert (root / "user-software.squashfs").stat().st_size < 60e6

@@ -1,6 +1,5 @@
 """The recipes of ARCHER2 and Derecho in the catalog, with tiny packages in place of large ones."""
 
-import json
 import sys
 import tarfile
 from pathlib import Path
@@ -10,7 +9,7 @@ from ebsif.catalog import reading
 from ebsif.catalog import site as site_of
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
-from support import make_wheel, printed
+from support import make_wheel, printed, record_of
 
 DISTRIBUTED = """\
 import sys, types
@@ -121,7 +120,7 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     path.write_text(text)
     place = site_with_modules
     place.eb(path, EBSIF_HEAVY_HERE="1", EBSIF_INSTALL_BIND=packages, PIP_FIND_LINKS=packages, PIP_NO_INDEX="1")
-    lock = json.loads((place.prefix / "eb/software" / container.module / "share/ebsif/lock.json").read_text())
+    lock = place.record(container.module)
     assert [stage["name"] for stage in lock["stages"]] == [stage.name for stage in container.stages]
     assert lock["module"]["version"] == "1.13.1"
     assert {
@@ -232,8 +231,8 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     assert "has python 3.11.2, not python 3.12, no torch, not torch 2.10" in said
     # student 16
     assert "nevertheless" not in said
-    root = site.prefix / "eb/software" / container.module
-    assert json.loads((root / "share/ebsif/lock.json").read_text())["image"]["source"] == str(image)
+    root = site.root(container.module)
+    assert record_of(root)["image"]["source"] == str(image)
     assert container.module in site.bash("module keyword flash-attention 2>&1").stdout
     loaded = site.bash(f"module load {container.module} && module help {container.module} 2>&1")
     assert message in loaded.stdout + loaded.stderr

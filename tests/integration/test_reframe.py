@@ -50,7 +50,7 @@ def catalog(tmp_path):
 def test_reframe(installed_once, cluster, catalog, tmp_path):
     """I-05: ReFrame runs the checks: all pass; each fails when its part is broken, and the report says why."""
     site = installed_once.copy(tmp_path, installed_once.WRITABLE)
-    root = site.prefix / "eb/software" / installed_once.WRITABLE
+    root = site.root(installed_once.WRITABLE)
     # the catalog's container has a wrapper
     wrapper = root / "bin/python"
     shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
@@ -99,9 +99,8 @@ def test_what_is_written(catalog, tmp_path, capsys):
     assert main([*words, "--partition", "gpus"]) == 0
     assert "checks of 1 module" in capsys.readouterr().err
     data = json.loads((tmp_path / "checks/data.json").read_text())
-    assert data["modules"] == {
-        "Example/1.0-writable": {"image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}
-    }
+    expected = {"Example/1.0-writable": {"image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}}
+    assert data["modules"] == expected
     assert data["site"]["partitions"] == [
         {"name": "gpus", "access": ["--partition=gpus", "--qos=q", "--mem=480G"], "tasks": 8, "cpus": 7, "gpus": 8}
     ]

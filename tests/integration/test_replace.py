@@ -172,7 +172,7 @@ def test_written_paths_are_final(site, base_image):
     The new installation's image has another name: afterwards the module uses it, and the old one is gone.
     wing.md 2: no step reads a record twice.
     """
-    root, log, hooks = site.prefix / "eb/software/Example/1.0", site.prefix / "log", site.prefix / "hooks.py"
+    root, log, hooks = site.root(), site.prefix / "log", site.prefix / "hooks.py"
     hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
     commands = ["echo %(installdir)s >%(installdir)s/where", "ln -sf %(installdir)s/where %(installdir)s/link"]
     easyconfig = site.easyconfig(PLAIN.replace("-squashed", "") + f"postinstallcmds = {commands}\n")
@@ -225,14 +225,13 @@ def test_the_installed_image_is_the_verified_one(site, base_image):
         f"easyblock = 'ContainerInstall'\nsources = ['own.sif']\nchecksums = [{{'own.sif': '{digest}'}}]\n"
     )
     site.eb(easyconfig)
-    copy = site.prefix / "eb/software/Example/1.0/own.sif"
+    copy = site.root() / "own.sif"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o750
     hooks = site.prefix / "hooks.py"
     hooks.write_text(APPEND)
     before = everything(site.prefix)
     result = site.eb(easyconfig, "--rebuild", f"--hooks={hooks}", check=False)
-    assert result.returncode != 0
-    assert "changed during the installation" in result.stdout + result.stderr
+    assert result.returncode != 0 and "changed during the installation" in result.stdout + result.stderr
     assert everything(site.prefix) == before
 
 
@@ -240,7 +239,7 @@ def test_where_directories_can_not_be_renamed(writable):
     """easybuild D4, D8: a link stays a link; a mount point is refused as long as it isn't empty."""
     site = writable
     easyconfig = site.easyconfig(WRITABLE)
-    root = site.prefix / "eb/software" / Installed.WRITABLE
+    root = site.root(Installed.WRITABLE)
     elsewhere = site.prefix / "elsewhere"
     elsewhere.mkdir()
     root.rename(elsewhere / root.name)
@@ -305,7 +304,7 @@ def test_additions_remain_in_use(request, wheels, name, text, times):
 
 def test_additions_to_a_module_of_an_earlier_version(writable, wheels):
     """S002-44, hunt R1.5: they remain in use if ebsif was upgraded since, whose own files there are the new ones."""
-    root = writable.prefix / "eb/software" / Installed.WRITABLE
+    root = writable.root(Installed.WRITABLE)
     (hints,) = (root / "user-software").rglob("ebsif_pip_hints.py")
     now = hints.read_text()
     hints.write_text(now + "# of an earlier version\n")
@@ -365,7 +364,7 @@ def test_unchanged_files_are_not_kept(writable):
 def test_leftovers_of_a_killed_attempt(writable, wheels):
     """defects A5: the next eb puts an earlier installation back; users' changes in the one that was new are kept."""
     site = writable
-    root = site.prefix / "eb/software" / Installed.WRITABLE
+    root = site.root(Installed.WRITABLE)
     # killed while the new installation was tested
     subprocess.run(["cp", "-a", root, root.with_name(root.name + ".replaced")], check=True)
     (root / "user-software/mine").write_text("mine")
@@ -502,15 +501,12 @@ def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix
     site, said = replaced
     name = "user-software.squashfs" if suffix == "-packed" else "user-software"
     assert f"works with this one; it stays in use ({name})" in said[suffix]
-    root = site.prefix / f"eb/software/Example/1.0{suffix}"
+    root = site.root(f"Example/1.0{suffix}")
     assert (root / "runscripts/mine").read_text() == "mine"
     assert "files that were added by hand are kept (runscripts/mine, runscripts/theirs)" in said[suffix]
     (aside,) = root.parent.glob(f"1.0{suffix}.*")
-    assert sorted(str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()) == [
-        "bin/ls",
-        "bin/start-shell",
-        "runscripts/conda-python-simple",
-    ]
+    expected = ["bin/ls", "bin/start-shell", "runscripts/conda-python-simple"]
+    assert sorted(str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()) == expected
     code = "import byhand, numpy, sys; print(sys.prefix)"
     output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF python -c '{code}'").stdout
     assert output == "/user-software/venv/pytorch\n"
@@ -525,7 +521,7 @@ def test_unsuitable_additions_to_a_hand_written_installation(replaced):
     site, said = replaced
     (line,) = (line for line in said["-other"].splitlines() if "To use it anyway: " in line)
     assert "may have been changed by hand (it has no record), and doesn't match this one" in line
-    root = site.prefix / "eb/software/Example/1.0-other"
+    root = site.root("Example/1.0-other")
     # until then the new one is used
     site.bash("module load Example/1.0-other && ! singularity exec $SIF python -c 'import byhand' 2>/dev/null")
     site.run(["bash", "-c", line.split("To use it anyway: ")[1]])
@@ -535,7 +531,7 @@ def test_unsuitable_additions_to_a_hand_written_installation(replaced):
 def test_files_of_a_hand_written_installation_without_additions(replaced):
     """L-08, lumi 6: nothing tells them from a user's, so they are kept like additions."""
     site, said = replaced
-    root = site.prefix / "eb/software/Example/1.0-unchanged"
+    root = site.root("Example/1.0-unchanged")
     (aside,) = root.parent.glob("1.0-unchanged.*")
     assert (aside / "bin/start-shell").read_text() == "the recipe's"
     assert "works with this one; it stays in use (user-software)" in said["-unchanged"]
@@ -547,8 +543,7 @@ def test_a_shell_that_has_loaded_the_replaced_module(replaced):
     site, _ = replaced
     environment = dict(entry.split("=", 1) for entry in (site.work / "old").read_text().split("\0") if "=" in entry)
     result = site.bash("start-shell -c true", check=False, **environment)
-    assert result.returncode == 1
-    assert "reload it (module unload NAME; module load NAME)" in result.stderr
+    assert result.returncode == 1 and "reload it (module unload NAME; module load NAME)" in result.stderr
     # a job inherits everything and loads the module
     load = "module load Example/1.0-directory; echo ${SINGULARITY_BIND-none}; "
     result = site.bash(load + "singularity exec $SIF python -c 'import byhand'", **environment)

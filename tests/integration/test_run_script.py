@@ -40,15 +40,9 @@ class Ranks:
 
     def start(self, *command, binds=(), before=(), **variables):
         """Run a command in the image with variables set outside; return the CompletedProcess."""
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "APPTAINER_BIND": ",".join(
-                [f"{self.scripts}:/runscripts", f"{self.settings}:/share/ebsif/module.conf", str(self.folder), *binds]
-            ),
-            "APPTAINERENV_VIRTUAL_ENV": "",
-            **variables,
-        }
+        binds = [f"{self.scripts}:/runscripts", f"{self.settings}:/share/ebsif/module.conf", self.folder, *binds]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINERENV_VIRTUAL_ENV": ""}
+        environment |= {"APPTAINER_BIND": ",".join(map(str, binds)), **variables}
         return attempt([*before, "apptainer", "exec", self.image, *command], env=environment, timeout=300)
 
     def __call__(self, data="", **options):
@@ -60,12 +54,8 @@ class Ranks:
     def each(self, cases):
         """Do this for each case (data, variables), one after the other in one container."""
         (self.folder / "cases.json").write_text(json.dumps(cases))
-        result = self.start(
-            "/opt/miniconda3/envs/pytorch/bin/python3",
-            self.folder / "cases.py",
-            self.folder / "cases.json",
-            self.folder / "show.py",
-        )
+        program = ("/opt/miniconda3/envs/pytorch/bin/python3", self.folder / "cases.py")
+        result = self.start(*program, self.folder / "cases.json", self.folder / "show.py")
         assert result.returncode == 0, result.stderr
         results = [(next(iter(shown(output)), None), errors) for output, errors in json.loads(result.stdout)]
         assert len(results) == len(cases)
@@ -94,13 +84,8 @@ def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size
 
 UNDER_TORCHRUN = {
     **slurm(local_size=1, size=2),
-    "TORCHELASTIC_RUN_ID": "x",
-    "RANK": "5",
-    "WORLD_SIZE": "8",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "4",
-    "MASTER_ADDR": "a",
-    "MASTER_PORT": "2000",
+    **{"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"},
+    **{"MASTER_ADDR": "a", "MASTER_PORT": "2000"},
 }
 
 

@@ -1,7 +1,7 @@
 """
 The self-test that travels: with each modules tool and scheduler, either kind of mount, and where something is broken.
 
-Two combinations are tried in `make test`, the others at night.
+Whole self-tests run at night, because their steps are what other tests do by day.
 """
 
 import json
@@ -45,6 +45,7 @@ def outcomes_in(text):
     return {one["step"]: (one["result"], one["text"]) for one in json.loads(text)["steps"]}
 
 
+@pytest.mark.nightly
 def test_with_a_scheduler(tmp_path, base_image, cluster):
     """A-05, Y-03: every step works for an ordinary account, in a directory with a space; nothing is left."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
@@ -77,9 +78,8 @@ def test_where_eb_is_configured(lumi, base_image, cluster):
     settings = lumi.prefix / "etc/easybuild.d/site.cfg"
     settings.parent.mkdir(parents=True)
     settings.write_text("[config]\nsuffix-modules-path=\n")
-    done = lumi.bash(
-        f"ebsif selftest {base_image} --json", check=False, XDG_CONFIG_DIRS=settings.parents[1], **cluster.environment
-    )
+    script = f"ebsif selftest {base_image} --json"
+    done = lumi.bash(script, check=False, XDG_CONFIG_DIRS=settings.parents[1], **cluster.environment)
     assert all_work(outcomes_in(done.stdout)), done.stdout
     assert not list(lumi.work.glob("ebsif-selftest-*"))
     assert not (lumi.prefix / "eb").exists()
@@ -92,11 +92,9 @@ def test_mounts_of_the_kernel(base_image, cluster):
         Path(folder).chmod(0o755)
         site = Site(Path(folder, "site"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
         assert "Kernel squashfs mount allowed" in site.run(["apptainer", "--debug", "exec", base_image, "true"]).stderr
+        command = [f"{sys.prefix}/bin/ebsif", "selftest", base_image, "--json"]
         done = site.run(
-            [f"{sys.prefix}/bin/ebsif", "selftest", base_image, "--json"],
-            check=False,
-            EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES=1,
-            **cluster.environment,
+            command, check=False, EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES=1, **cluster.environment
         )
         assert all_work(outcomes_in(done.stdout)), done.stdout
         assert not list(site.work.iterdir())
@@ -110,11 +108,8 @@ def test_with_pbs(tmp_path, base_image):
     for name, text in PBS.items():
         path = site.prefix / "pbs" / name
         write_program(path, f"#!/bin/bash\nfolder={path.parent}\n{text}")
-    done = site.run(
-        ["ebsif", "selftest", base_image, "--json", *catalog],
-        check=False,
-        PATH=f"{site.prefix}/pbs:{site.environment['PATH']}",
-    )
+    command = ["ebsif", "selftest", base_image, "--json", *catalog]
+    done = site.run(command, check=False, PATH=f"{site.prefix}/pbs:{site.environment['PATH']}")
     outcomes = outcomes_in(done.stdout)
     assert all_work(outcomes), done.stdout
     assert outcomes["two ranks"][1] == "pbs: both ranks have started"
@@ -126,11 +121,8 @@ def test_with_pbs(tmp_path, base_image):
 def test_without_a_scheduler(tmp_path, base_image, tool):
     """A-05: without a scheduler, a signal reaches a single process; with module files in Tcl, and as a table."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
-    done = site.run(
-        ["ebsif", "selftest", base_image, "--directory", site.temporary, *write_site(site, "pbs")],
-        check=False,
-        EASYBUILD_MODULE_SYNTAX="Tcl",
-    )
+    command = ["ebsif", "selftest", base_image, "--directory", site.temporary, *write_site(site, "pbs")]
+    done = site.run(command, check=False, EASYBUILD_MODULE_SYNTAX="Tcl")
     rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
     outcomes = {row[0]: row[1:] for row in rows[1:]}
     assert [row[0] for row in rows] == ["step", *STEPS], done.stdout
@@ -145,9 +137,8 @@ def test_without_a_scheduler(tmp_path, base_image, tool):
 def test_what_fails(tmp_path, small_image):
     """A-05: a failure is named, what needs the module isn't run, and the directory with the log stays."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    done = site.run(
-        ["ebsif", "selftest", small_image("busybox"), "--json"], check=False, EASYBUILD_INSTALLPATH=tmp_path / "other"
-    )
+    command = ["ebsif", "selftest", small_image("busybox"), "--json"]
+    done = site.run(command, check=False, EASYBUILD_INSTALLPATH=tmp_path / "other")
     outcomes = outcomes_in(done.stdout)
     assert done.returncode == 1
     failed = [step for step, (result, _) in outcomes.items() if result == "failed"]
@@ -162,9 +153,8 @@ def test_what_fails(tmp_path, small_image):
 def test_an_image_without_pip(tmp_path, small_image):
     """A-05: without user software, what needs it isn't possible, and the other steps do without."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    done = site.run(
-        ["ebsif", "selftest", small_image("python-without-pip"), "--json", *write_site(site, "pbs")], check=False
-    )
+    command = ["ebsif", "selftest", small_image("python-without-pip"), "--json", *write_site(site, "pbs")]
+    done = site.run(command, check=False)
     outcomes = outcomes_in(done.stdout)
     others = {step: one for step, one in outcomes.items() if one[0] != "ok"}
     assert list(others) == ["pack", "extend", *IN_JOBS], others

@@ -53,14 +53,10 @@ def test_programs_for_registries_are_unpacked_for_the_tests(tmp_path):
 
 def test_missing_parts_are_named_first(tmp_path):
     """With the parts hidden and no package manager: what is missing, what to do; status 1."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "dirname", "readlink", "python3", "env"):
-        (tools / name).symlink_to(shutil.which(name))
+    tools = programs(tmp_path / "tools", "bash dirname readlink python3 env")
     # have() also looks into sbin directories, which contain none of these
     result = run([SCRIPTS / "setup-system"], PATH=str(tools))
-    assert result.returncode == 1
-    assert "missing on this machine, to be installed as root:" in result.stderr
+    assert result.returncode == 1 and "missing on this machine, to be installed as root:" in result.stderr
     for part in ("squashfs-tools", "squashfuse", "tcl", "apptainer (the container runtime)"):
         assert part in result.stderr
     assert "install the missing packages with your package manager, then run it again" in result.stderr
@@ -68,9 +64,7 @@ def test_missing_parts_are_named_first(tmp_path):
 
 def test_missing_packages_are_listed_and_installed_in_a_line_each(tmp_path):
     """Issue 50, point 4: what is missing is printed; the output of the package manager isn't."""
-    tools = programs(
-        tmp_path / "tools", "bash", "dirname", "env", "grep", "mktemp", "paste", "python3", "readlink", "rm", "sleep"
-    )
+    tools = programs(tmp_path / "tools", "bash dirname env grep mktemp paste python3 readlink rm sleep")
     for name, text in (
         ("apt-get", "echo Selecting; echo W: slow >&2"),
         ("apt-cache", "echo apptainer"),
@@ -96,10 +90,10 @@ def not_cached(folder):
     return scripts / "build-example-image"
 
 
-def programs(folder, *names):
-    """Return a directory with some programs of this machine and no others."""
+def programs(folder, names):
+    """Return a directory with some programs of this machine, by their names in a text, and no others."""
     folder.mkdir()
-    for name in names:
+    for name in names.split():
         (folder / name).symlink_to(shutil.which(name))
     return folder
 
@@ -107,31 +101,15 @@ def programs(folder, *names):
 def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
     """Issue 17: nothing is started, and the command for an administrator is complete; an image can be brought."""
     builder = not_cached(tmp_path / "scripts")
-    tools = programs(
-        tmp_path / "tools",
-        "bash",
-        "cat",
-        "cut",
-        "dirname",
-        "env",
-        "find",
-        "mkdir",
-        "python3",
-        "readlink",
-        "sha256sum",
-        "sort",
-        "uname",
-        "xargs",
-    )
+    names = "bash cat cut dirname env find mkdir python3 readlink sha256sum sort uname xargs"
+    tools = programs(tmp_path / "tools", names)
     (tools / "apt-get").symlink_to(shutil.which("false"))
     settings = {"PATH": str(tools), "XDG_CACHE_HOME": f"{tmp_path}/cache"}
     command = [builder, "--variant", "busybox"]
     result = run(command, **settings)
     assert result.returncode == 1
-    assert (
-        f"run: {builder} --variant busybox; or copy the image from another machine to {tmp_path}/cache/"
-        in result.stderr
-    )
+    expected = f"run: {builder} --variant busybox; or copy the image from another machine to {tmp_path}/cache/"
+    assert expected in result.stderr
     brought = Path(result.stderr.split()[-1])
     brought.parent.mkdir(parents=True)
     brought.touch()
@@ -167,11 +145,9 @@ def test_sudo_keeps_settings_by_name(prefix):
     tools = Path(tempfile.mkdtemp(dir=prefix))
     tools.chmod(0o755)
     write_program(tools / "sudo", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    command = ["bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'"]
     result = run(
-        ["bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'"],
-        OTHER_VARIABLE="1",
-        PATH=f"{tools}:{os.environ['PATH']}",
-        PIP_INDEX_URL="https://me:secret@example.org",
+        command, OTHER_VARIABLE="1", PATH=f"{tools}:{os.environ['PATH']}", PIP_INDEX_URL="https://me:secret@example.org"
     )
     preserved, *rest = result.stdout.splitlines()
     assert rest == ["--", "apt-get", "a b"]

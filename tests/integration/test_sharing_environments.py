@@ -9,7 +9,7 @@ import pytest
 from crates import problems
 from parts import Installed, example_site, part
 from registry import ACCOUNT, PASSWORD
-from support import printed
+from support import printed, record_of
 
 MODULE = Installed.SQUASHED
 
@@ -46,11 +46,10 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert digest in ebsif(mine, "push", MODULE, name, "--license", "MIT").stdout
     said = ebsif(mine, "push", MODULE, name).stderr
     assert f"{name} pointed to another environment until now; it can still be pulled by its digest: {line}\n" in said
-    root = mine.prefix / "eb/software" / MODULE
-    record = json.loads((root / "share/ebsif/lock.json").read_text())
-    seen = json.loads(
-        printed([part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"])
-    )
+    root = mine.root(MODULE)
+    record = record_of(root)
+    command = [part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"]
+    seen = json.loads(printed(command))
     prefix = "org.opencontainers.image."
     assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {
         "title": MODULE,
@@ -60,19 +59,15 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
         "base.name": "example.sif",
         "base.digest": f"sha256:{record['image']['sha256']}",
     }
-    assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
-        "user-software.squashfs",
-        "lock.json",
-        "sbom.cdx.json",
-        "Example-1.0-squashed.eb",
-    ]
+    expected = ["user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]
+    assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == expected
 
     said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--", *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
     assert " module load Example/theirs\n" in said.stderr, said.stdout + said.stderr
-    copy = theirs.prefix / "eb/software" / module
+    copy = theirs.root(module)
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
-    again = json.loads((copy / "share/ebsif/lock.json").read_text())
+    again = record_of(copy)
     for key in ("stages", "venv_packages", "artifacts", "venv_name", "user_software", "image_packages"):
         assert again[key] == record[key], key
     script = "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
@@ -119,10 +114,8 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "-o", other.work, check=False)
     assert failed.returncode == 3
     lock = other.work / "Example-1.0-squashed.lock.json"
-    assert (
-        "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalog"
-        in failed.stderr
-    )
+    expected = "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalog"
+    assert expected in failed.stderr
     assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs" in failed.stderr
     assert [one.name for one in other.work.iterdir()] == [lock.name]
     assert json.loads(lock.read_text())["venv_packages"] == ["greeting==1.0", "hello==1.0"]
@@ -132,8 +125,7 @@ def test_no_credential_is_shared(mine, private_registry, tmp_path):
     """R-09: the runtime's login is used, and no file of ours has it; a recorded credential stops the command."""
     name = f"oras://{private_registry.host}/group/mine:1"
     failed = ebsif(mine, "push", MODULE, name, check=False)
-    assert failed.returncode == 3
-    assert "apptainer registry login --username NAME" in failed.stderr
+    assert failed.returncode == 3 and "apptainer registry login --username NAME" in failed.stderr
     command = ["apptainer", "registry", "login", "--username", ACCOUNT]
     mine.run([*command, "--password", PASSWORD, f"oras://{private_registry.host}"], HOME=mine.home)
     ebsif(mine, "push", MODULE, name)
@@ -144,7 +136,7 @@ def test_no_credential_is_shared(mine, private_registry, tmp_path):
     ]
     assert len(texts) > 10
     assert not [text for text in texts if PASSWORD.encode() in text]
-    record = mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json"
+    record = mine.root(MODULE) / "share/ebsif/lock.json"
     content = json.loads(record.read_text())
     content["stages"][0]["env"] = {"HF_TOKEN": "hf_oneverysecrettoken"}
     record.write_text(json.dumps(content))
@@ -171,12 +163,8 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
         assert expected in ebsif(mine, "push", MODULE, reference, check=False).stderr
     (tmp_path / "file").write_text("x")
     name = f"{registry.host}/group/image:1"
-    subprocess.run(
-        [part("EBSIF_TEST_ORAS"), "push", "--plain-http", name, "file:application/vnd.sylabs.sif.layer.v1.sif"],
-        check=True,
-        cwd=tmp_path,
-        capture_output=True,
-    )
+    command = [part("EBSIF_TEST_ORAS"), "push", "--plain-http", name, "file:application/vnd.sylabs.sif.layer.v1.sif"]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
     failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
     assert failed.stderr.endswith(
         f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? `ebsif add "
@@ -186,7 +174,7 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
 
 def test_a_crate_for_a_paper(mine, tmp_path):
     """R-07: the validator finds nothing missing."""
-    content = json.loads((mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
+    content = mine.record(MODULE)
     crate = tmp_path / "crate"
     said = ebsif(mine, "export", MODULE, "-o", crate)
     assert said.stdout == f"{crate}/ro-crate-metadata.json\n"

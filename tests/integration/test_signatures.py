@@ -23,15 +23,8 @@ def signing(tmp_path_factory, small_image):
     folder = tmp_path_factory.mktemp("signing")
 
     def run(*command, keys="keys", **options):
-        subprocess.run(
-            command,
-            cwd=folder,
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "APPTAINER_KEYSDIR": str(folder / keys)},
-            **options,
-        )
+        environment = {**os.environ, "APPTAINER_KEYSDIR": str(folder / keys)}
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment, **options)
 
     for keys, name in (("keys", "Site"), ("other", "Other")):
         run(*new_key(name), keys=keys)
@@ -89,7 +82,7 @@ def installing(site, signing):
 
 def record(site, name):
     """Return what an installation has recorded on its image."""
-    path = site.prefix / f"eb/software/Example/1.0-{name}/share/ebsif/lock.json"
+    path = site.root(f"Example/1.0-{name}") / "share/ebsif/lock.json"
     return json.loads(path.read_text())["image"]
 
 
@@ -106,14 +99,14 @@ def test_signatures(site, installing):
     for name, problem in refused.items():
         status, text = said[name]
         assert (status, problem in text, "copying" in text) == (1, True, False), text
-        assert not list((site.prefix / f"eb/software/Example/1.0-{name}").glob("*"))
+        assert not list(site.root(f"Example/1.0-{name}").glob("*"))
     assert said["signed"][0] == 0, said["signed"]
     (signer,) = record(site, "signed")["verified"]
     assert signer.startswith("Site <s@example.org> (")
     # so does the help of the module, and `ebsif show`
     assert f"The image is signed by {signer}" in (site.modules / "Example/1.0-signed.lua").read_text()
-    assert signer in site.run(["ebsif", "show", site.prefix / "eb/software/Example/1.0-signed"]).stdout
-    bill = site.run(["ebsif", "lock", site.prefix / "eb/software/Example/1.0-signed", "--format", "sbom"]).stdout
+    assert signer in site.run(["ebsif", "show", site.root("Example/1.0-signed")]).stdout
+    bill = site.run(["ebsif", "lock", site.root("Example/1.0-signed"), "--format", "sbom"]).stdout
     assert '"name": "ebsif:signature-verified"' in bill
 
 
@@ -128,10 +121,8 @@ def test_wrong_keys(installing, signing):
     """R-04: keys that are private or no keys are named."""
     assert "private.asc is a private key" in installing("signed", keys=["private.asc"])["signed"][1]
     (signing / "no-key").write_text("no key")
-    assert (
-        "no-key is no public key that the container runtime can read"
-        in installing("signed", keys=["no-key"])["signed"][1]
-    )
+    expected = "no-key is no public key that the container runtime can read"
+    assert expected in installing("signed", keys=["no-key"])["signed"][1]
 
 
 def test_the_keyring_of_the_administrator(tmp_path, monkeypatch, configuration):

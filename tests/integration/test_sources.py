@@ -295,11 +295,8 @@ def test_a_layout_without_a_name(place, tmp_path, small_image):
     assert not (tmp_path / "eb").exists()
     said = place.ebsif("add", "oci:boxes:1.5", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
-    assert place.record("Boxes") == {
-        "family": "boxes",
-        "version": "1.5",
-        "source": f"oci:{tmp_path}/boxes:1.5@{digest}",
-    }
+    expected = {"family": "boxes", "version": "1.5", "source": f"oci:{tmp_path}/boxes:1.5@{digest}"}
+    assert place.record("Boxes") == expected
     found = json.loads(place.ebsif("show", "images/boxes-1.5.sif", "--json", "--no-checksum"))
     assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 

@@ -45,6 +45,21 @@ def run(installation, command, *arguments, path=None, program=None):
     return attempt([program or installation / "bin" / command, *arguments], env=environment, timeout=300)
 
 
+def pack(installation, *arguments):
+    """Pack user software and remove the directory."""
+    done = run(installation, MAKE, *arguments)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(installation / "user-software")
+
+
+def check_both_ways(installation):
+    """Check that user software is the same after it was packed, removed and unpacked."""
+    before = listing(installation / "user-software")
+    pack(installation)
+    done = run(installation, UNMAKE)
+    assert (done.returncode, listing(installation / "user-software")) == (0, before), done.stderr
+
+
 def listing(root):
     """Return every file below root with its kind, mode and content or target."""
     found = {}
@@ -70,36 +85,30 @@ def test_files_of_others_are_not_to_be_removed(installation):
         own = run(installation, command)
         give(path, 2)
         others = run(installation, command)
-        assert own.returncode == others.returncode == 3
-        assert f"{path} exists: remove " in own.stderr
+        assert own.returncode == others.returncode == 3 and f"{path} exists: remove " in own.stderr
         assert f"{path} exists and belongs to bin; it was not touched; to get your own user software" in others.stderr
         assert "remove" not in others.stderr
 
 
-def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installation):
-    """S002-26: the SquashFS exists, unsquashfs can read it, the directory is still there."""
-    before = listing(installation / "user-software")
-    result = run(installation, MAKE)
-    assert result.returncode == 0, result.stderr
-    subprocess.run(["unsquashfs", "-l", installation / "user-software.squashfs"], check=True, capture_output=True)
-    assert listing(installation / "user-software") == before
+def test_packing_and_unpacking(installation):
+    """
+    S002-26, S002-28, S002-30, S002-43 (in part), defects C3: modes, links and bytes are the same.
 
-
-def test_make_squashfs_reports_the_number_of_files(installation):
-    """S002-43 (in part): the number of files before and after is printed."""
-    count = 1 + len(list((installation / "user-software").rglob("*")))
-    assert f"{count} files and directories are now 1 file" in run(installation, MAKE).stderr
-
-
-def test_unmake_squashfs_restores_the_directory(installation):
-    """S002-28: the directory equals the SquashFS file's content: modes, links, bytes."""
-    before = listing(installation / "user-software")
-    assert run(installation, MAKE).returncode == 0
-    shutil.rmtree(installation / "user-software")
-    result = run(installation, UNMAKE)
-    assert result.returncode == 0, result.stderr
-    assert listing(installation / "user-software") == before
-    assert (installation / "user-software.squashfs").is_file()
+    Each keeps what it was made from, and ends with how to reload the module.
+    """
+    software, squashfs = installation / "user-software", installation / "user-software.squashfs"
+    before, count = listing(software), 1 + len(list(software.rglob("*")))
+    packing = run(installation, MAKE)
+    assert packing.returncode == 0 and f"{count} files and directories are now 1 file" in packing.stderr
+    assert listing(software) == before
+    subprocess.run(["unsquashfs", "-l", squashfs], check=True, capture_output=True)
+    shutil.rmtree(software)
+    unpacking = run(installation, UNMAKE)
+    assert unpacking.returncode == 0 and squashfs.is_file(), unpacking.stderr
+    assert listing(software) == before
+    for done in (packing, unpacking):
+        assert "reload the module" in done.stderr
+        assert "to reload: module unload NAME; module load NAME" in done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
@@ -114,17 +123,6 @@ def test_both_work_without_standard_error(installation, closed):
     assert listing(installation / "user-software") == before
 
 
-@pytest.mark.parametrize("command", [MAKE, UNMAKE])
-def test_both_advise_to_reload_the_module(installation, command):
-    """S002-30, defects C3: both end with how to reload the module."""
-    result = run(installation, MAKE)
-    if command == UNMAKE:
-        shutil.rmtree(installation / "user-software")
-        result = run(installation, UNMAKE)
-    assert "reload the module" in result.stderr
-    assert "to reload: module unload NAME; module load NAME" in result.stderr
-
-
 def test_make_squashfs_refuses(installation):
     """S002-27: without the directory (2) or with an existing SquashFS file (3) it refuses and changes nothing."""
     squashfs = installation / "user-software.squashfs"
@@ -133,19 +131,17 @@ def test_make_squashfs_refuses(installation):
     assert run(installation, MAKE).returncode == 3
     assert listing(installation) == before
 
+    # a link with that name counts as existing, whatever its target
+    squashfs.unlink()
+    squashfs.symlink_to("/nowhere/at/all")
+    assert run(installation, MAKE).returncode == 3
+
     squashfs.unlink()
     shutil.rmtree(installation / "user-software")
     before = listing(installation)
     result = run(installation, MAKE)
-    assert result.returncode == 2
-    assert "no directory" in result.stderr
+    assert result.returncode == 2 and "no directory" in result.stderr
     assert listing(installation) == before
-
-
-def test_make_squashfs_does_not_follow_a_dangling_link(installation):
-    """S002-27: a link with that name counts as existing, whatever its target."""
-    (installation / "user-software.squashfs").symlink_to("/nowhere/at/all")
-    assert run(installation, MAKE).returncode == 3
 
 
 def test_unmake_squashfs_refuses(installation):
@@ -178,8 +174,7 @@ def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text, said)
     """S002-31: if mksquashfs fails or is killed: non-zero status, no partial file, nothing deleted."""
     before = listing(installation)
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
-    assert result.returncode == 4
-    assert said in result.stderr
+    assert result.returncode == 4 and said in result.stderr
     assert listing(installation) == before
 
 
@@ -223,22 +218,19 @@ def test_options_that_leave_files_out(installation):
     """G-04: the file must be complete: files left out because of the user's options are named, with the reason."""
     before = listing(installation)
     result = run(installation, MAKE, "--", "-comp", "gzip", "-e", "venv/pytorch/bin")
-    assert result.returncode == 4
-    assert "options exclude files (-comp gzip -e venv/pytorch/bin), or" in result.stderr
+    assert result.returncode == 4 and "options exclude files (-comp gzip -e venv/pytorch/bin), or" in result.stderr
     assert "/venv/pytorch/bin, /venv/pytorch/bin/tool" in result.stderr
     assert listing(installation) == before
 
 
 def test_files_that_were_not_unpacked_are_named(installation, tmp_path):
     """G-04: likewise for an unsquashfs that continues after an error."""
-    assert run(installation, MAKE).returncode == 0
-    shutil.rmtree(installation / "user-software")
+    pack(installation)
     before = listing(installation)
     real = shutil.which("unsquashfs")
     text = f'{real} "$@" || exit\nwhile (($# > 1)); do [[ $1 == -d ]] && : >"$2/a file with blanks"; shift; done'
     result = run(installation, UNMAKE, path=fake_program(tmp_path / "fake", "unsquashfs", text))
-    assert result.returncode == 4
-    assert "/a file with blanks" in result.stderr
+    assert result.returncode == 4 and "/a file with blanks" in result.stderr
     assert listing(installation) == before
 
 
@@ -246,8 +238,7 @@ def test_files_that_were_not_unpacked_are_named(installation, tmp_path):
 def test_a_missing_program_is_named(installation, tmp_path, command, program):
     """S002-31: without mksquashfs or unsquashfs: non-zero status with the name, nothing changed."""
     if command == UNMAKE:
-        assert run(installation, MAKE).returncode == 0
-        shutil.rmtree(installation / "user-software")
+        pack(installation)
     tools = tmp_path / "tools"
     tools.mkdir()
     needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed"]
@@ -256,8 +247,7 @@ def test_a_missing_program_is_named(installation, tmp_path, command, program):
         (tools / name).symlink_to(shutil.which(name))
     before = listing(installation)
     result = attempt([installation / "bin" / command], env={"PATH": str(tools)})
-    assert result.returncode == 4
-    assert f"{program} is not on PATH" in result.stderr
+    assert result.returncode == 4 and f"{program} is not on PATH" in result.stderr
     assert listing(installation) == before
 
 
@@ -268,12 +258,9 @@ def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, nam
     text = f'[[ $2 == */probe ]] && exit 0; echo partial >"$2"; touch "{flag}"; sleep 2'
     before = listing(installation)
     environment = dict(os.environ, PATH=f"{fake_program(tmp_path / 'fake', 'mksquashfs', text)}:{os.environ['PATH']}")
+    command = [installation / "bin" / MAKE]
     process = subprocess.Popen(
-        [installation / "bin" / MAKE],
-        env=environment,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=heed_signals,
+        command, env=environment, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=heed_signals
     )
     wait_for(flag)
     os.killpg(process.pid, getattr(signal, name))
@@ -293,8 +280,7 @@ def wait_for(path):
 
 def test_a_damaged_squashfs_is_not_unpacked(installation):
     """unsquashfs fails: status 4, no directory, the file unchanged."""
-    assert run(installation, MAKE).returncode == 0
-    shutil.rmtree(installation / "user-software")
+    pack(installation)
     squashfs = installation / "user-software.squashfs"
     squashfs.write_bytes(squashfs.read_bytes()[:4096])
     before = listing(installation)
@@ -320,9 +306,8 @@ def test_options_choose_directory_and_processors(installation, tmp_path):
     (other / "only this").write_text("text")
     assert run(installation, MAKE, "-d", other, "-p", "1").returncode == 0
     unpacked = tmp_path / "unpacked"
-    subprocess.run(
-        ["unsquashfs", "-d", unpacked, installation / "user-software.squashfs"], check=True, capture_output=True
-    )
+    command = ["unsquashfs", "-d", unpacked, installation / "user-software.squashfs"]
+    subprocess.run(command, check=True, capture_output=True)
     assert filecmp.dircmp(other, unpacked).common == ["only this"]
 
 
@@ -413,11 +398,7 @@ def test_variables_that_scripts_have_too(installation, monkeypatch):
         monkeypatch.setenv(name, "x")
     for number in range(4000):
         (installation / "user-software" / f"{number:060}").touch()
-    before = listing(installation / "user-software")
-    assert run(installation, MAKE).returncode == 0
-    shutil.rmtree(installation / "user-software")
-    result = run(installation, UNMAKE)
-    assert (result.returncode, listing(installation / "user-software")) == (0, before), result.stderr
+    check_both_ways(installation)
 
 
 def test_the_same_bytes_for_every_user(installation):
@@ -555,11 +536,7 @@ def test_a_strict_umask(installation):
 def test_posix_mode(installation, monkeypatch):
     """S002-31: variables of the user that change how programs read their options don't matter."""
     monkeypatch.setenv("POSIXLY_CORRECT", "1")
-    before = listing(installation / "user-software")
-    assert run(installation, MAKE).returncode == 0
-    shutil.rmtree(installation / "user-software")
-    assert run(installation, UNMAKE).returncode == 0
-    assert listing(installation / "user-software") == before
+    check_both_ways(installation)
     assert not list(installation.glob(".*"))
 
 
@@ -593,8 +570,7 @@ def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
     """H10: memory is limited, as jobs and login nodes do; if it isn't enough, the message says so."""
     write_program(tmp_path / "mksquashfs", '#!/bin/sh\necho "$@" >>"${0%/*}/said"\nexit 137\n')
     done = run(installation, MAKE, path=tmp_path)
-    assert done.returncode == 4
-    assert "was killed (status 137), probably for lack of memory" in done.stderr
+    assert done.returncode == 4 and "was killed (status 137), probably for lack of memory" in done.stderr
     assert "nothing was changed" in done.stderr
     assert " -mem 512M " in (tmp_path / "said").read_text()
 

@@ -56,11 +56,6 @@ def install(site, packages):
     return run
 
 
-def lock(site, suffix=""):
-    """Return the installation's record."""
-    return json.loads((site.prefix / f"eb/software/Example/1.0{suffix}/share/ebsif/lock.json").read_text())
-
-
 def message(result):
     """Return eb's output on one line."""
     return " ".join((result.stdout + result.stderr).split())
@@ -122,14 +117,8 @@ class Many:
             {"name": "kernels", "requirements": "apex --config-settings=a=b\n"},
         ]
         easyconfig = self.site.easyconfig(TEXT + f"requirements = {self.stages!r}\n")
-        self.result = self.site.eb(
-            easyconfig, **wheel_settings(packages), **CALLERS, **PASSED, PIP_CACHE_DIR=self.cache
-        )
-
-    @property
-    def root(self):
-        """The installation directory."""
-        return self.site.prefix / "eb/software/Example/1.0"
+        own = {**CALLERS, **PASSED, "PIP_CACHE_DIR": self.cache}
+        self.result = self.site.eb(easyconfig, **wheel_settings(packages), **own)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +129,8 @@ def many(tmp_path_factory, base_image):
 
 def test_a_later_stage_builds_against_an_earlier_one(many):
     """S000-01, S000-21, S003-06: no isolation, a new pip, after the earlier stage; the image's packages are visible."""
-    assert {"faketorch==1.0", "kernels==1.0"} <= set(lock(many.site)["venv_packages"])
-    log = next((many.root / "easybuild").glob("*.log")).read_text()
+    assert {"faketorch==1.0", "kernels==1.0"} <= set(many.site.record()["venv_packages"])
+    log = next((many.site.root() / "easybuild").glob("*.log")).read_text()
     calls = [line for line in log.splitlines() if "-m pip install" in line and "--no-build-isolation" in line]
     assert calls
     assert not [line for line in calls if "/stages/first/" in line]
@@ -154,7 +143,7 @@ def test_variables_are_set_only_in_their_stage(many):
     defects B12, easybuild D9: variables of the caller and of EasyBuild's toolchain are not set unless requested.
     """
     # the stages' 'verify' commands check this; if one failed, there would be no installation
-    assert [stage["name"] for stage in lock(many.site)["stages"] if "verify" in stage] == ["one", "two"]
+    assert [stage["name"] for stage in many.site.record()["stages"] if "verify" in stage] == ["one", "two"]
 
 
 def test_results_of_later_commands_are_packed(many):
@@ -165,20 +154,19 @@ def test_results_of_later_commands_are_packed(many):
 
 def test_packages_of_the_image_are_not_installed_again(many):
     """S001-20: a requirement that the image satisfies is neither built nor installed."""
-    assert not [line for line in lock(many.site)["venv_packages"] if line.startswith("numpy")]
+    assert not [line for line in many.site.record()["venv_packages"] if line.startswith("numpy")]
 
 
 def test_a_local_wheel_is_reachable_and_in_the_lock(many):
     """S003-09: a local wheel as a requirement is visible in the container; the lock file has its checksum."""
-    assert lock(many.site)["local_files"] == {
-        f"{many.link}/{many.wheel.name}": hashlib.sha256(many.wheel.read_bytes()).hexdigest()
-    }
-    assert "local==1.0" in lock(many.site)["venv_packages"]
+    expected = {f"{many.link}/{many.wheel.name}": hashlib.sha256(many.wheel.read_bytes()).hexdigest()}
+    assert many.site.record()["local_files"] == expected
+    assert "local==1.0" in many.site.record()["venv_packages"]
 
 
 def test_stages_are_in_the_lock(many):
     """S003-23, S000-18 (in part): every stage as given, exact versions, and the packages of image and venv."""
-    record = lock(many.site)
+    record = many.site.record()
     assert record["stages"] == many.stages
     assert "plain==1.0" in record["venv_packages"]
     assert any(line.startswith("numpy==") for line in record["image_packages"])
@@ -192,13 +180,13 @@ def test_pips_cache_is_where_the_user_says(many):
 
 def test_versions_and_sources_are_in_the_lock(many):
     """S003-21, S000-18: versions of module, packages, pip, runtime and ebsif; the files that pip installed from."""
-    record = lock(many.site)
+    record = many.site.record()
     assert record["module"] == {"name": "Example", "version": "1.0", "versionsuffix": ""}
     assert re.fullmatch(r"\d+\.\d+.*", record["versions"]["pip"])
     assert "version" in record["versions"]["runtime"]
     assert record["versions"]["ebsif"] == (CONTAINER_FILES / "VERSION").read_text().strip()
     assert record["artifacts"]["plain"]["file"] == "plain-1.0-py3-none-any.whl"
-    bill = json.loads(many.site.run(["ebsif", "lock", many.root, "--format", "sbom"]).stdout)
+    bill = json.loads(many.site.run(["ebsif", "lock", many.site.root(), "--format", "sbom"]).stdout)
     assert "pkg:pypi/plain@1.0" in {component.get("purl") for component in bill["components"]}
 
 
@@ -206,17 +194,17 @@ def test_findings_are_printed_before_anything_is_installed(many):
     """S000-02, S000-07: a package that needs torch in an isolated stage; an option that depends on pip."""
     said = message(many.result)
     assert "stage 'kernels': apex is built against torch" in said
-    pip = lock(many.site)["versions"]["pip"]
+    pip = many.site.record()["versions"]["pip"]
     assert f"'--config-settings' in requirement lines needs pip 23.1 or newer. The venv has pip {pip};" in said
 
 
-# --- stages that fail
+# --- stages that fail, and some of those that do not
 
 
 @pytest.fixture(scope="module")
-def failing(tmp_path_factory, base_image):
-    """Return a function: eb's output for a failing stage, by name, on one line; one eb has tried all of them."""
-    folder = tmp_path_factory.mktemp("failing")
+def tried(tmp_path_factory, base_image):
+    """A site, and what eb has done with each list of stages there, by name: one eb has tried all of them."""
+    folder = tmp_path_factory.mktemp("tried")
     site = example_site(folder, base_image)
     packages = make_packages(folder / "packages")
     version = numpy_version(site)
@@ -236,14 +224,25 @@ def failing(tmp_path_factory, base_image):
         "noise": [{"name": "noisy", "pre": [noise]}],
         "protected": [{"name": "mine", "requirements": "wants"}],
         "same": [{"name": "again", "requirements": "numpy", "options": ["--ignore-installed"]}],
+        "meant": [
+            {"name": "new numpy", "requirements": "numpy>=99", "allow_replace": ["NumPy"]},
+            {"name": "after", "requirements": "wants"},
+        ],
+        "once": [
+            {"name": "first", "requirements": "faketorch\nplain"},
+            {"name": "second", "requirements": "kernels", "no_build_isolation": True},
+        ],
     }
-    texts = {name: TEXT + f"requirements = {value!r}\n" for name, value in stages.items()}
-    results = site.eb_each(texts, **wheel_settings(packages))
+    stages["twice"] = stages["once"]
+    texts = {name: TEXT + f"versionsuffix = '-{name}'\nrequirements = {value!r}\n" for name, value in stages.items()}
+    return site, site.eb_each(texts, **wheel_settings(packages))
 
-    def get(name):
-        return failed(results[name], site), results[name].stdout
 
-    return get
+@pytest.fixture
+def failing(tried):
+    """A function that returns what eb has printed of a failing attempt, on one line and as it is."""
+    site, results = tried
+    return lambda name: (failed(results[name], site, f"-{name}"), results[name].stdout)
 
 
 def numpy_version(site):
@@ -311,17 +310,11 @@ def test_the_same_version_is_refused_as_well(failing):
 # --- packages of the image
 
 
-def test_an_intended_replacement(site, packages):
+def test_an_intended_replacement(tried):
     """A stage may replace packages of the image by name; later stages, and pip by hand (G-03), keep the new version."""
-    make_wheel(packages, "numpy", version="99.0")
-    make_wheel(packages, "wants", requires=["numpy >= 99"])
-    meant = [
-        {"name": "new numpy", "requirements": "numpy>=99", "allow_replace": ["NumPy"]},
-        {"name": "after", "requirements": "wants"},
-    ]
-    site.eb(site.easyconfig(TEXT + f"requirements = {meant!r}\n"), **wheel_settings(packages))
-    assert {"numpy==99.0", "wants==1.0"} <= set(lock(site)["venv_packages"])
-    path = site.prefix / "eb/software/Example/1.0/runscripts/image-constraints.txt"
+    site, module = tried[0], "Example/1.0-meant"
+    assert {"numpy==99.0", "wants==1.0"} <= set(site.record(module)["venv_packages"])
+    path = site.root(module) / "runscripts/image-constraints.txt"
     kept_by_hand = {line.split("==")[0] for line in path.read_text().splitlines()}
     assert "numpy" not in kept_by_hand
 
@@ -356,9 +349,10 @@ def test_a_git_repository(site, packages, tmp_path):
     text = failed(results["without"], site, "-without")
     assert "Stage 'git' has a requirement from a git repository, but git is missing in the image" in text
     assert "-m pip install" not in results["without"].stdout
-    assert "fromgit==1.0" in lock(site, "-with")["venv_packages"], results["with"].stdout
+    assert "fromgit==1.0" in site.record("Example/1.0-with")["venv_packages"], results["with"].stdout
 
 
+@pytest.mark.nightly
 def test_pip_is_upgraded_first(site):
     """S003-15: upgrade_pip upgrades the venv's pip, deliberately an old one here, before the stage."""
     binds = printed([CHECKOUT / "scripts/install-binds"])
@@ -370,27 +364,19 @@ def test_pip_is_upgraded_first(site):
         (line,) = [line for line in record["venv_packages"] if line.startswith("pip==")]
         return Version(line.split("==")[1])
 
-    assert pip_version(lock(site)) > Version("24.0")
+    assert pip_version(site.record()) > Version("24.0")
 
 
-def test_the_same_installation_gives_the_same_bytes(site, packages):
+def test_the_same_installation_gives_the_same_bytes(tried):
     """The same easyconfig, image and packages give the same SquashFS file; it contains valid bytecode."""
-    stages = [
-        {"name": "first", "requirements": "faketorch\nplain"},
-        {"name": "second", "requirements": "kernels", "no_build_isolation": True},
-    ]
-    suffixes = ("", "-again")
-    site.eb(
-        *[site.easyconfig(TEXT + f"requirements = {stages!r}\n", suffix=suffix) for suffix in suffixes],
-        **wheel_settings(packages),
-    )
+    site, _ = tried
     first, second = (
-        (site.prefix / f"eb/software/Example/1.0{suffix}/user-software.squashfs").read_bytes() for suffix in suffixes
+        (site.root(f"Example/1.0-{name}") / "user-software.squashfs").read_bytes() for name in ("once", "twice")
     )
     assert hashlib.sha256(first).hexdigest() == hashlib.sha256(second).hexdigest()
 
     code = "import plain, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
-    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
+    output = site.bash(f"module load Example/1.0-once && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
     assert re.search(r"__pycache__/plain.cpython-\d+.pyc matches /user-software/.*/plain.py", output)
 
 
@@ -467,14 +453,11 @@ class Built:
         files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
         make_archive(self.packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
         stage = {"name": "extension", "requirements": "compiled", "no_build_isolation": True}
-        return (
-            [
-                {**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
-                {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]},
-            ],
-            "compiler",
-            [stage],
-        )
+        right = [
+            {**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
+            {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]},
+        ]
+        return right, "compiler", [stage]
 
     def patching(self):
         """Patches of a package from an index and of an archive; one that does not apply."""
@@ -487,15 +470,12 @@ class Built:
         ):
             (self.site.prefix / f"{name}.patch").write_text(patch(old, new))
         stage = {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
-        return (
-            [
-                stage,
-                {**stage, "requirements": f"tree @ file://{self.folder}/tree-1.0.tar.gz"},
-                {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]},
-            ],
-            "patch",
-            [{**stage, "patches": ["02-other.patch", "01-first.patch"]}],
-        )
+        right = [
+            stage,
+            {**stage, "requirements": f"tree @ file://{self.folder}/tree-1.0.tar.gz"},
+            {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]},
+        ]
+        return right, "patch", [{**stage, "patches": ["02-other.patch", "01-first.patch"]}]
 
     def using_modules(self):
         """Modules of the host in one stage but not in the next; one that does not exist."""
@@ -510,32 +490,18 @@ class Built:
             f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n'
         )
         path = "import os, shutil; print(shutil.which('host-cc'), os.environ['LD_LIBRARY_PATH'])"
-        return (
-            [
-                {
-                    "modules": ["Tools/1.0"],
-                    "env": {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"},
-                    "pre": [
-                        'test "$TOOLS_FLAGS" = "from the module"',
-                        'test "$(host-cc)" = "from the module"',
-                        'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
-                        f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
-                        f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'",
-                        "test \"$FLAGS_HERE\" = 'from the module $ORIGIN'",
-                    ],
-                    "requirements": "plain",
-                },
-                {
-                    "pre": [
-                        'test -z "${TOOLS_FLAGS+set}"',
-                        "! command -v host-cc",
-                        f"[[ $LD_LIBRARY_PATH != *{programs}* ]]",
-                    ]
-                },
-            ],
-            "modules",
-            [{"modules": ["NoTools/1.0"], "pre": ["true"]}],
-        )
+        with_tools = [
+            'test "$TOOLS_FLAGS" = "from the module"',
+            'test "$(host-cc)" = "from the module"',
+            'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
+            f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
+            f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'",
+            "test \"$FLAGS_HERE\" = 'from the module $ORIGIN'",
+        ]
+        later = ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc", f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]
+        flags = {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"}
+        right = [{"modules": ["Tools/1.0"], "env": flags, "pre": with_tools, "requirements": "plain"}, {"pre": later}]
+        return right, "modules", [{"modules": ["NoTools/1.0"], "pre": ["true"]}]
 
     def failure(self, name):
         """Check that an installation failed; return eb's output."""
@@ -569,11 +535,8 @@ def test_patches(built):
     """
     assert "02-other.patch" in built.failure("patch")
     assert built.python("import marked; print(marked.marker)") == ["second"]
-    assert {Path(path).name for path in lock(built.site)["local_files"]} == {
-        "01-first.patch",
-        "02-second.patch",
-        "tree-1.0.tar.gz",
-    }
+    files = {Path(path).name for path in built.site.record()["local_files"]}
+    assert files == {"01-first.patch", "02-second.patch", "tree-1.0.tar.gz"}
 
 
 def test_host_modules_are_loaded_for_a_stage(built):
@@ -584,7 +547,7 @@ def test_host_modules_are_loaded_for_a_stage(built):
     """
     assert "NoTools/1.0" in built.failure("modules")
     # the stages' 'pre' commands check the rest; if one failed, there would be no installation
-    used, after = [stage for stage in lock(built.site)["stages"] if "pre" in stage]
+    used, after = [stage for stage in built.site.record()["stages"] if "pre" in stage]
     assert used["modules"] == ["Tools/1.0"]
     assert "modules" not in after
 
@@ -676,14 +639,9 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
     anonymous, by_name = f"http://{closed_index}/", f"http://${{MY_USER}}:${{MY_WORD}}@{closed_index}/"
     stages = [
         {"name": "line", "requirements": ["--index-url " + by_name, "plain"]},
-        {
-            "name": "property",
-            "requirements": "kernels",
-            "index_url": by_name,
-            "no_build_isolation": True,
-            "pre": ["pip install faketorch"],
-        },
+        {"name": "property", "requirements": "kernels", "index_url": by_name, "no_build_isolation": True},
     ]
+    stages[1]["pre"] = ["pip install faketorch"]
     own = {
         "MY_USER": "bob",
         "MY_WORD": SECRETS[1],
@@ -691,25 +649,12 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
         "APPTAINER_DOCKER_PASSWORD": SECRETS[0],
     }
     printed = message(install(stages, **settings, **own))
-    printed += message(
-        install(
-            [{"requirements": "plain", "index_url": anonymous}],
-            **settings,
-            NETRC=netrc,
-            extra="versionsuffix = '-netrc'\n",
-        )
-    )
-    text = failed(
-        install(
-            [{"requirements": "plain", "index_url": anonymous.replace("//", f"//bob:{SECRETS[0]}@")}],
-            check=False,
-            extra="versionsuffix = '-written'\n",
-        ),
-        site,
-        suffix="-written",
-    )
+    stages = [{"requirements": "plain", "index_url": anonymous}]
+    printed += message(install(stages, **settings, NETRC=netrc, extra="versionsuffix = '-netrc'\n"))
+    stages = [{"requirements": "plain", "index_url": anonymous.replace("//", f"//bob:{SECRETS[0]}@")}]
+    text = failed(install(stages, check=False, extra="versionsuffix = '-written'\n"), site, suffix="-written")
     assert "A credential is written out in the easyconfig: http://bob:****" in text
-    assert "plain==1.0" in lock(site)["venv_packages"]
+    assert "plain==1.0" in site.record()["venv_packages"]
     for path in (site.prefix / "eb").rglob("*"):
         for word in SECRETS:
             assert not path.is_file() or word.encode() not in path.read_bytes(), path
@@ -752,7 +697,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     )
     assert "allow_replace" in failed(results["refused"], site, "-x")
     assert results["allowed"].returncode == 0, results["allowed"].stdout
-    record = lock(site)
+    record = site.record()
     assert {"shipped==1.0", "gpg==1.16.0-unknown", "none==unknown"} <= set(record["image_packages"])
     assert {"shipped==2.0", "fresh==1.0"} <= set(record["venv_packages"])
     code = "import shipped, fresh; print(shipped.__version__)"
@@ -762,7 +707,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
         output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
         assert output == "2.0\n"
     # without user software the image's version is used
-    (site.prefix / "eb/software/Example/1.0/user-software.squashfs").unlink()
+    (site.root() / "user-software.squashfs").unlink()
     code = "import shipped; print(shipped.__version__)"
     assert site.bash(f"module load Example/1.0 && singularity exec $SIF python3 -c '{code}'").stdout == "1.0\n"
 
@@ -770,16 +715,11 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
 def test_packages_can_be_added_later(installed_once):
     """S002-40, S004-15: where user software is read-only, pip fails and names unmake-squashfs; ~/.local stays empty."""
     root = installed_once.root(installed_once.SQUASHED)
+    own = {**wheel_settings(installed_once.wheels), "APPTAINER_BIND": installed_once.wheels}
     for command in ("pip", "pip3"):
-        result = installed_once.load(
-            installed_once.SQUASHED,
-            f"singularity exec $SIF {command} install byhand",
-            False,
-            **wheel_settings(installed_once.wheels),
-            APPTAINER_BIND=installed_once.wheels,
-        )
-        assert result.returncode != 0
-        assert "Read-only file system" in result.stderr
+        script = f"singularity exec $SIF {command} install byhand"
+        result = installed_once.load(installed_once.SQUASHED, script, False, **own)
+        assert result.returncode != 0 and "Read-only file system" in result.stderr
         assert "hint:   unmake-squashfs       unpacks it, and tells you what to do next\n" in result.stderr
     for command in ("pip list", "pip install --help", "python -c 'import sys; sys.exit(0)'"):
         result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command}")

@@ -18,9 +18,8 @@ def test_the_tutorial_for_a_new_site(tmp_path, pytorch_image):
     script = "".join(blocks("docs/new-site.md"))
     assert script.count(IMAGE) > 1
     # not in the page: only the tests run as root
-    said = site.bash(
-        f"set -eo pipefail\n{script}\nmodule list 2>&1", EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES=1
-    )
+    typed = f"set -eo pipefail\n{script}\nmodule list 2>&1"
+    said = site.bash(typed, EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES=1)
     text = said.stdout + said.stderr
     assert "Traceback" not in text
     assert not re.search(r"^error", text, re.MULTILINE), text

@@ -101,7 +101,7 @@ def test_commands_work_with_modules_of_the_last_release(upgraded):
 @pytest.mark.parametrize("name", ["squashed", "writable"])
 def test_modules_of_the_last_release_are_reinstalled(upgraded, name):
     """Issue 63, item 5: as a whole only, also while one is loaded; packages stay, those added by hand as well."""
-    easyconfig = upgraded.site.prefix / f"eb/software/Example/1.0-{name}/easybuild/Example-1.0-{name}.eb"
+    easyconfig = upgraded.site.root(f"Example/1.0-{name}") / f"easybuild/Example-1.0-{name}.eb"
     module, package = f"Example/1.0-{name}", {"squashed": "greeting", "writable": "byhand"}[name]
     uses = f"singularity exec $SIF python -c 'import {package}; print(1)'"
     load = f"module load {module}; "

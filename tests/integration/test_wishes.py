@@ -1,6 +1,5 @@
 """V-01 to V-04: what people have asked of images of the LUMI AI Factory, with stand-ins of the same packages."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -69,12 +68,8 @@ class Place:
     def ebsif(self, *words, status=0):
         """Run ebsif; return its output without line breaks, results first."""
         more = ("--catalog", self.catalog, "--date", "20260601", "--", *self.site.eb_options)
-        result = self.site.run(
-            ["ebsif", *words, *(more if words[0] == "extend" else ())],
-            check=False,
-            MODULEPATH=self.site.modules,
-            **self.settings,
-        )
+        command = ["ebsif", *words, *(more if words[0] == "extend" else ())]
+        result = self.site.run(command, check=False, MODULEPATH=self.site.modules, **self.settings)
         assert result.returncode == status, result.stdout + result.stderr
         return " ".join((result.stdout + result.stderr).split())
 
@@ -88,7 +83,7 @@ class Place:
 
     def record(self, module):
         """Return the record of an installed module."""
-        return json.loads((self.site.prefix / "eb/software" / module / "share/ebsif/lock.json").read_text())
+        return self.site.record(module)
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +124,8 @@ def test_an_older_tqdm(place):
     """V-01 (LUMI-AI-Guide 93 and 106): the version asked for is imported, not the one on the image's PYTHONPATH."""
     module = "multitorch/2.10-full-older-20260601"
     place.ebsif("extend", "multitorch/2.10", "--replace", "tqdm==4.66.5", "--name", "older", "--yes")
-    assert place.python(module, "tqdm") == [
-        "4.66.5",
-        "/user-software/venv/multitorch/lib/python3.13/site-packages/tqdm.py",
-    ]
+    expected = ["4.66.5", "/user-software/venv/multitorch/lib/python3.13/site-packages/tqdm.py"]
+    assert place.python(module, "tqdm") == expected
     assert place.shell(f"module load {module} && python -c 'import tqdm; print(tqdm.__version__)'") == "4.66.5\n"
 
 

@@ -119,12 +119,8 @@ def test_signals_leave_no_process(wrapped, number):
     """S002-24: SIGTERM and SIGINT reach the program; after them, or SIGKILL of all, no process is left."""
     marker = f"99{number:03d}{os.getpid()}"
     script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec sleep {marker}"
-    job = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-c", script],
-        env=wrapped.environment,
-        start_new_session=True,
-        preexec_fn=heed_signals,
-    )
+    command = ["bash", "--noprofile", "--norc", "-c", script]
+    job = subprocess.Popen(command, env=wrapped.environment, start_new_session=True, preexec_fn=heed_signals)
     try:
         assert eventually(lambda: processes(f"^(/usr/bin/)?sleep {marker}"))
         # a scheduler kills all processes of a step
@@ -194,8 +190,7 @@ def test_wrappers_in_the_container(wrapped):
     if not other.exists():
         other.symlink_to((wrapped.sources / "example.sif").resolve())
     result = loaded(wrapped, f"singularity exec -B '{wrapped.prefix}' '{other}' '{root}/bin/python' -V", check=False)
-    assert result.returncode == 1
-    assert "this is another container" in result.stderr
+    assert result.returncode == 1 and "this is another container" in result.stderr
     # defects D6: the same image, started by another path
     link = wrapped.sources / "link.sif"
     if not link.exists():
@@ -233,12 +228,10 @@ def test_changes_after_loading_are_explained(wrapped, command):
     for name in ("user-software.squashfs", "example.sif"):
         script = f"mv '{root}/{name}' '{root}/away'; {command}; s=$?; mv '{root}/away' '{root}/{name}'; exit $s"
         result = loaded(wrapped, script, check=False)
-        assert result.returncode == 1
-        assert "reload the module" in result.stderr
+        assert result.returncode == 1 and "reload the module" in result.stderr
         assert "FATAL" not in result.stderr
     result = wrapped.bash(f"'{root}'/bin/{command}", check=False)
-    assert result.returncode == 1
-    assert "load the module of this container first" in result.stderr
+    assert result.returncode == 1 and "load the module of this container first" in result.stderr
     (alone,) = re.findall("put (.*/bin/with-module) before the command", result.stderr)
     assert wrapped.bash(f"{alone} '{root}'/bin/{command}").returncode == 0
 
@@ -251,8 +244,7 @@ def test_a_wrapper_through_a_link(wrapped, tmp_path):
     (tmp_path / "copy").mkdir()
     subprocess.run(["cp", "-r", root / "bin", root / "share", tmp_path / "copy"], check=True)
     result = loaded(wrapped, f"'{tmp_path}/copy/bin/python' -V", check=False)
-    assert result.returncode == 1
-    assert "the loaded module is the one of" in result.stderr
+    assert result.returncode == 1 and "the loaded module is the one of" in result.stderr
 
 
 def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
@@ -273,29 +265,28 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         "-off": "gpu = 'rocm'\ngpu_option = False\n",
         "-cpu": "",
     }
-    paths = [site.easyconfig(text + more, suffix=suffix) for suffix, more in kinds.items()]
-    for path in paths:
-        if "requirements" not in path.read_text():
-            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+    # without user software unless there are requirements
+    paths = [
+        site.easyconfig(("" if stages in more else "easyblock = 'ContainerInstall'\n") + text + more, suffix=suffix)
+        for suffix, more in kinds.items()
+    ]
     site.eb(*paths, **wheel_settings(wheels))
     fake = tmp_path / "bin"
     fake.mkdir()
     write_program(fake / "apptainer", '#!/bin/sh\necho "$@"\n')
-    script = "\n".join(
-        [
-            site.tool.init,
-            f"module use '{site.modules}'",
-            f"PATH={fake}:$PATH",
-            f"for suffix in {' '.join(kinds)}; do",
-            "    echo $suffix",
-            "    ebsif interpreter --command Example/1.0$suffix",
-            "    module load Example/1.0$suffix",
-            "    python -V",
-            "    env | grep -E '_(ROCM|NV)='",
-            "    module unload Example",
-            "done",
-        ]
-    )
+    script = f"""
+        {site.tool.init}
+        module use '{site.modules}'
+        PATH={fake}:$PATH
+        for suffix in {" ".join(kinds)}; do
+            echo $suffix
+            ebsif interpreter --command Example/1.0$suffix
+            module load Example/1.0$suffix
+            python -V
+            env | grep -E '_(ROCM|NV)='
+            module unload Example
+        done
+    """
 
     def options(devices):
         """Return each module's GPU options and variables on a node with these devices."""
@@ -336,16 +327,14 @@ def test_wrong_wrappers_are_reported(site):
 
     Tests that need no image are in tests/unit/test_parameters.py.
     """
-    results = site.eb_each(
-        {
-            "unknown": "easyblock = 'ContainerInstall'\n"
-            + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
-            + "wrappers = ['no-such-program']\n",
-            "ours": Installed.TEXT + "wrappers = ['start-shell']\n"
-            "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n",
-            "broken": Installed.TEXT + f"wrappers = 'all'\nrequirements = [{{'post': {list(BROKEN)}}}]\n",
-        }
-    )
+    plain = "easyblock = 'ContainerInstall'\n" + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
+    ours = [{"post": ["ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell"]}]
+    texts = {
+        "unknown": f"{plain}wrappers = ['no-such-program']\n",
+        "ours": f"{Installed.TEXT}wrappers = ['start-shell']\nrequirements = {ours}\n",
+        "broken": f"{Installed.TEXT}wrappers = 'all'\nrequirements = {[{'post': BROKEN}]}\n",
+    }
+    results = site.eb_each(texts)
     said = " ".join(results["broken"].stdout.split())
     assert results["broken"].returncode and "copying" not in said
     for name, interpreter in (("moved", "/nowhere/python"), ("lost", "no-python"), ("long", "/no where/python")):

@@ -52,11 +52,8 @@ def check_steps(said, module):
 def check_the_first_week(said, mine):
     """E-03, E-11, E-13, use D5, D7, D8: what --check says, the steps, the printed lines, the hidden Python."""
     check, install = said.split("install it with: ebsif extend ", 1)
-    assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == [
-        "+ greeting 1.0 asked for",
-        "+ hello 1.0 asked for",
-        "yes: Example/mine can be installed: 2 packages",
-    ]
+    expected = ["+ greeting 1.0 asked for", "+ hello 1.0 asked for", "yes: Example/mine can be installed: 2 packages"]
+    assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == expected
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide the machine's own: unload the module" in said
@@ -81,11 +78,8 @@ def check_the_first_week(said, mine):
         said,
     )
     # J-04
-    assert re.search(
-        r"^/\S+/bin/mine-python\nchoose this file as interpreter\n(.*\n)*edited with /user-software/\S+$",
-        said,
-        re.MULTILINE,
-    )
+    pattern = r"^/\S+/bin/mine-python\nchoose this file as interpreter\n(.*\n)*edited with /user-software/\S+$"
+    assert re.search(pattern, said, re.MULTILINE)
     assert " 1 passed in " in said
     assert re.search(r"^with /\S+/project/myproject.py$", said, re.MULTILINE)
     assert len(re.findall(" 2 taken over, .* added$", said, re.MULTILINE)) == 1
@@ -115,10 +109,8 @@ def check_the_modules(person, mine):
     assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
     # user trial: nor do those that are added to the container
     again[3:5] = ["--add", "lightly"]
-    assert (
-        f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; "
-        in person.run(*again, check=False).stderr
-    )
+    expected = f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; "
+    assert expected in person.run(*again, check=False).stderr
 
 
 def check_the_third_month(person, said, mine):
@@ -139,10 +131,8 @@ def check_the_third_month(person, said, mine):
         one for one in person.site.prefix.rglob("*theirs*") if one.suffix != ".json" and "ebfiles_repo" not in one.parts
     ]
     own = json.loads(person.run("ebsif", "list", "--mine", "--json").stdout)
-    assert [(row["module"], row["base"], row["state"]) for row in own] == [
-        (f"{mine}.3", "Example/1.0-writable", []),
-        ("Example/1.0-writable", None, []),
-    ]
+    expected = [(f"{mine}.3", "Example/1.0-writable", []), ("Example/1.0-writable", None, [])]
+    assert [(row["module"], row["base"], row["state"]) for row in own] == expected
 
 
 def wheel_of_installed(name, folder):

@@ -257,7 +257,12 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("host_programs = {'programs': ['srun'], 'plugins': ['slurm']}", "'slurm' in 'plugins' should be a full path"),
         ("host_programs = {'programs': ['srun'], 'files': ['?slurm']}", "'?slurm' in 'files' should be source[:target"),
         ("requirements = {'look': 'x'}", "should be {'lock': FILE}"),
-        ("venv_name = '../escape'", "'venv_name'"),
+        ("venv_name = '../escape'", "'venv_name': '../escape' can't be"),
+        ("init = 'magic'", "'init': unknown value 'magic' (known: image, conda-injected"),
+        ("init = 'none'", "easyblock ContainerInstall"),
+        ("binds = '/one'", "'binds' should be a list of strings"),
+        ("requirements = [1]", "'requirements' should be a string or a list of strings (one stage), or a list of"),
+        ("container_env = {'A B': '1'}", "'A B' can't be the name of an environment variable"),
         # E-03
         ("constraints = ['einops>=0.8']", "'einops>=0.8' should be a name and an exact version, name==version"),
         ("container_env = {'VALUE': 'a\\nb'}", "'container_env': the value of VALUE should be one line"),
