@@ -106,6 +106,11 @@ class Installation:
         """The command that installs the module again; EasyBuild's copy is there wherever the easyconfig was."""
         return f"eb --rebuild {shlex.quote(str(self.easyconfig or 'EASYCONFIG'))}"
 
+    @property
+    def rewrite_module(self) -> str:
+        """The command that writes the module file again, without installing the rest."""
+        return self.rebuild.replace("--rebuild", "--module-only --force", 1)
+
     @cached_property
     def extension(self) -> Optional[tuple[str, str]]:
         """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""

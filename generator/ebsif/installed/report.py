@@ -166,7 +166,7 @@ def misplaced_aliases(installation: Installation) -> Iterator[Finding]:
     folder = str(installation.file.parent)
     software, _, version = installation.module.rpartition("/")
     there = modulerc.aliases_in(folder)
-    again = f"`{installation.rebuild.replace('--rebuild', '--module-only --force')}`"
+    again = f"`{installation.rewrite_module}`"
     for alias in modulerc.aliases_of(str(installation.root)):
         owner = there.get(alias, "")
         other = modulerc.file_of(folder, owner) if owner else None

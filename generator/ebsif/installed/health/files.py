@@ -41,8 +41,7 @@ def module_file(one: Subject) -> Iterator[Finding]:
     if not one.installation.file:
         yield one.error(
             f"{one.installation.root} has no module file in the directories that were searched: write it "
-            f"with `{one.rebuild.replace('--rebuild', '--module-only --force')}`, or remove the "
-            "installation"
+            f"with `{one.installation.rewrite_module}`, or remove the installation"
         )
 
 
@@ -57,8 +56,7 @@ def binds(one: Subject) -> Iterator[Finding]:
             say = one.error if ".so" in os.path.basename(source) else one.warning
             yield say(
                 f"{source} was bound when the module was installed, and is gone{where}: put it back, or mount "
-                "its file system. If it has moved for good, correct the bind in the site's profile, write the "
-                f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`"
+                f"its file system. If it has moved for good, correct the bind in the site's profile, {one.render_again}"
             )
 
 

@@ -89,10 +89,7 @@ def provider(one: Subject) -> Iterator[Finding]:
         is_used = what != library if library.startswith("libfabric") else found.get("libfabric.so.1")
         if found.get(library) is False and is_used:
             remedy = (
-                (
-                    f"add the host's {what} to `binds` in the site's profile, write the easyconfig with `ebsif "
-                    f"render`, and install it with `eb --rebuild {one.easyconfig}`"
-                )
+                f"add the host's {what} to `binds` in the site's profile, {one.render_again}"
                 if what
                 else "use an image with a newer distribution, or a library that was built for this one"
             )

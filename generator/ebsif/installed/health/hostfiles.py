@@ -34,8 +34,7 @@ def there(one: Subject) -> Iterator[Finding]:
             where = f" (there is {now} now)" if now else ""
             yield say(
                 f"{path} is missing, which the container had when the module was installed{where}: put it back, or "
-                "mount its file system. If the site has another one for good, correct its profile, write the "
-                f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`"
+                f"mount its file system. If the site has another one for good, correct its profile, {one.render_again}"
             )
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from easybuild.easyblocks.generic.container.host.libraries import FOLDER
+from easybuild.easyblocks.generic.container.values import USER_SOFTWARE
 
 from ebsif.installed.health.subject import PROGRAMS, Subject
 from ebsif.report.findings import Finding
-
-USER_SOFTWARE = "/user-software/"
 
 
 def command(*arguments: str) -> list[str]:
@@ -57,7 +56,7 @@ def wrong_library(one: Subject, answer: dict[str, Any]) -> Iterator[Finding]:
     # a bind would cover the file of an image, but not of user software, which is mounted later
     change = (
         f"'MPI4PY_LIBMPI': '{FOLDER}/{names[0]}' to container_env"
-        if path.startswith(USER_SOFTWARE)
+        if path.startswith(f"{USER_SOFTWARE}/")
         else f"'{source}:{path}' to binds"
     )
     yield one.error(

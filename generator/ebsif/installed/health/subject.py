@@ -64,6 +64,11 @@ class Subject:
         return self.installation.easyconfig.name if self.installation.easyconfig else "EASYCONFIG"
 
     @property
+    def render_again(self) -> str:
+        """What to do after a change of the site's profile, as the end of a sentence."""
+        return f"write the easyconfig with `ebsif render`, and install it with `eb --rebuild {self.easyconfig}`"
+
+    @property
     def rebuild(self) -> str:
         """The command that installs the module again."""
         return self.installation.rebuild
