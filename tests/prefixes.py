@@ -45,11 +45,16 @@ containers:
 """
 
 
-def stages_in(text):
-    """Return the stages in an easyconfig, as the record of its installation has them."""
+def parameters_in(text):
+    """Return the parameters in the text of an easyconfig."""
     values = {"SYSTEM": "SYSTEM", "container_env": {}}
     exec(text, values)
-    value = values.get("requirements")
+    return values
+
+
+def stages_in(text):
+    """Return the stages in an easyconfig, as the record of its installation has them."""
+    value = parameters_in(text).get("requirements")
     return [] if lock_of(value) else [stage.record for stage in PipStage.from_parameter(value)]
 
 

@@ -103,11 +103,7 @@ def test_archer2():
 
 
 def test_derecho():
-    """
-    S004-01, S004-02, S004-03: PBS directives, mpiexec, the master from the node list, nothing of Slurm.
-
-    T-08: PBS sets OMP_NUM_THREADS to all CPUs of a job's node, and may put several parts of a job on one node.
-    """
+    """S004-01, S004-02, S004-03, T-08: PBS directives, threads per rank, mpiexec; parts of a job on different nodes."""
     text = script("derecho", "--nodes", 2)
     assert " ".join(header(text)) == (
         f"-N train -A NCAR0001 -q main -j oe -W umask={job.umask()} "

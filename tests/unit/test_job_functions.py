@@ -152,11 +152,7 @@ def test_the_signal_decides_what_follows(name, status, batch):
     "moment", [{"SIGNAL_AT": "--nodes"}, {"BASH_FUNC_module%%": "() { [[ $1 != load ]] || kill -USR1 $$; }"}]
 )
 def test_a_signal_before_the_program_starts(request_, status, again, moment, batch):
-    """
-    T-07: it would end the program, which is left to the next job; without one, the job has failed.
-
-    It may come already while the module is loaded.
-    """
+    """T-07: it would end the program, which is left to the next job; it may come while the module is loaded."""
     text = batch.of("local", "touch up", signal=60, **request_)
     found, said, errors = batch.run(text, **moment)
     assert (found, said) == (status, [*at_end("local", status), *again]), errors

@@ -64,11 +64,7 @@ def runtime(tmp_path):
 
 @pytest.mark.parametrize("name", ["apptainer", "singularity"])
 def test_binds_of_a_kernel(root, runtime, tmp_path, name):
-    """
-    J-01: by either name of the runtime the same: those of the person, of the module, and of the connection.
-
-    If a person's lists for both runtimes differ, each stays; Apptainer says which one it uses.
-    """
+    """J-01: of person, module and connection, whatever the runtime's name; lists of a person that differ stay."""
     own = f"{root}/runscripts:/runscripts"
 
     def binds(**variables):

@@ -177,11 +177,7 @@ def test_programs_of_an_image_that_do_not_end():
 
 
 def test_files_that_are_written_while_an_image_is_inspected(tmp_path):
-    """
-    Security 8: what an image writes doesn't fill the disk.
-
-    hunt R1.1: where the runtime can't mount images, it unpacks them to files that may be much larger.
-    """
+    """Security 8, hunt R1.1: what an image writes doesn't fill the disk; the runtime may unpack it to larger files."""
     large = ["dd", "if=/dev/zero", "bs=1", "count=1", f"seek={MOST_WRITTEN}"]
     assert run_limited(60, *large, f"of={tmp_path}/unpacked").returncode == 0
     for number, status in ((MOST_WRITTEN - 1, "0"), (MOST_WRITTEN, "153")):

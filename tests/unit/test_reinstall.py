@@ -93,11 +93,7 @@ def refuse(*_):
 
 @pytest.mark.parametrize("number, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGHUP, BrokenPipeError)])
 def test_a_second_signal(tmp_path, monkeypatch, number, error):
-    """
-    S002-44: whoever presses Ctrl-C twice gets the earlier installation back, and nothing else stays.
-
-    H25: the same when a terminal is closed, and from the first signal on, not only from the first rename.
-    """
+    """S002-44, H25: after two signals, the earlier installation is back, and nothing else stays."""
     directories(tmp_path, "1.0", "1.0.replace")
 
     def interrupted(work, *arguments):
@@ -241,11 +237,7 @@ def test_a_change_that_keeps_the_size(tmp_path):
 
 
 def test_changes_without_a_record(tmp_path):
-    """
-    lumi 6: installations of other recipes have no record: everything counts as changed, scripts included.
-
-    A link that somebody adds to run scripts is one of them, also if it leads to a directory.
-    """
+    """lumi 6: of other recipes, everything counts as changed, scripts included, and links, to directories as well."""
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
     (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
     (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
@@ -340,11 +332,7 @@ def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     ("group_writes", "set_gid", "mode"), [(True, True, 0o2775), (True, False, 0o775), (False, False, 0o755)]
 )
 def test_the_rights_of_files(tmp_path, group_writes, set_gid, mode):
-    """
-    G-12 (lumi B3): files created in user software belong to the group if the installation is set-gid.
-
-    P-04: nobody becomes the installing account by running what a package has installed.
-    """
+    """G-12 (lumi B3), P-04: new files belong to the group if directories are set-gid; no program is set-user-ID."""
     folder, program = tmp_path / "one/two", tmp_path / "one/program"
     folder.mkdir(parents=True)
     program.touch()
@@ -463,11 +451,7 @@ def killed_at(monkeypatch):
 
 @pytest.mark.parametrize("is_changed, is_removed", [(True, False), (False, True)])
 def test_a_kill_while_changes_are_carried_over(tmp_path, monkeypatch, killed_at, is_changed, is_removed):
-    """
-    S002-44: at every change of the file system, in the attempt and in the recovery by the next eb.
-
-    The next eb finds the earlier installation or the new one, complete and with its module; nothing is lost.
-    """
+    """S002-44: whenever it is killed, the next eb finds one installation, complete and with its module."""
     for number in itertools.count(1):
         for again in itertools.count(1):
             folder = tmp_path / f"{number}-{again}"
@@ -571,11 +555,7 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     ],
 )
 def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left, check, easyblock_class):
-    """
-    student 2b: a refused installation, a full disk and Ctrl-C don't fill the directory for builds.
-
-    hunt U1.2, 57-h1.6: `ebsif extend --check` doesn't send people to a directory that it removes.
-    """
+    """student 2b, hunt U1.2, 57-h1.6: builds don't fill up; nobody is sent to a directory that a check removes."""
     if check:
         monkeypatch.setenv("EBSIF_CHECK", "1")
     for name in ("user-software", "pip-cache", "home", "tmp", "stages"):
@@ -631,11 +611,7 @@ def test_what_users_have_renamed(tmp_path, capsys, is_complete):
 
 
 def test_files_that_can_not_be_kept(tmp_path):
-    """
-    hunt R1.2: a module file without room for its copy is left alone; settings that can't be written stay as they are.
-
-    Neither of both is a crash, and a directory that is closed while the files in it aren't doesn't matter.
-    """
+    """hunt R1.2: a module file without room for its copy, and settings that can't be written, stay as they are."""
     kept, module = Reinstallation("", "", True, getLogger()).kept, tmp_path / "1.0.lua"
     settings = tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
@@ -693,11 +669,7 @@ def test_what_is_fetched(tmp_path, monkeypatch, fetching):
 
 
 def test_user_software_is_read_once(tmp_path, monkeypatch):
-    """
-    E-01: what an installation records of a large file is computed again only if a command has changed the file.
-
-    wing.md 2: what was recorded before is at hand, and isn't read.
-    """
+    """E-01, wing.md 2: a large file is read again only if a command has changed it."""
     monkeypatch.setattr(Record, "read", None)
     squashfs = tmp_path / "user-software.squashfs"
     (tmp_path / "share/ebsif").mkdir(parents=True)

@@ -20,7 +20,7 @@ from ebsif.catalog.records import ContainerRecord, system_of
 from ebsif.environments import plan, repeating
 from ebsif.errors import EbsifError
 from ebsif.installed import places, report, softwarestate
-from prefixes import BASE, EASYCONFIG, MINE
+from prefixes import BASE, EASYCONFIG, MINE, parameters_in
 from pydantic import ValidationError
 from support import printed
 
@@ -211,9 +211,7 @@ def extended(eb_prefix, ebsif):
         said = ebsif(*words, "-n", status=status)
         if status:
             return said.err.removeprefix("ebsif: ").strip()
-        values = {"SYSTEM": "SYSTEM"}
-        exec(said.out, values)
-        return values.get("system_packages")
+        return parameters_in(said.out).get("system_packages")
 
     return extend
 
