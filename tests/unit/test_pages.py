@@ -123,7 +123,7 @@ def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, ebsif):
 
 
 def test_packages_of_installations(eb_prefix, catalog, tmp_path):
-    """Issue 25, point 1, V-01: packages, differences, replaced ones are on the page; nothing of other images, no path."""
+    """Issue 25, point 1, V-01: packages, differences, replaced ones are on the page; no path, no other image."""
     license_ = {"org.opencontainers.image.licenses": "BSD-3-Clause"}
     image = {"sha256": "0" * 64, "size": 4_000_000_000, "source": "/secret/place/a.sif", "labels": license_}
     old = {"file": "a-20260101.sif", **image, "signers": ["ABCDEF"]}
