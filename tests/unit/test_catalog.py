@@ -49,6 +49,11 @@ RECORD = """\
 """
 
 
+def dated(version, date, more=""):
+    """Return a record of another version and date."""
+    return RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
+
+
 @pytest.fixture
 def read(tmp_path):
     """Return a function that reads a catalog with one file for a site."""
@@ -557,15 +562,8 @@ def test_two_commands_that_render(read, tmp_path):
 
 def test_the_default_version(read, monkeypatch):
     """S004-10, H-01: without a version, the newest recommended one without suffix; a variable overrides it."""
-    records = "".join(
-        RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
-        for version, date, more in (
-            ("2.9", "20250527", ""),
-            ("2.8", "20250601", ""),
-            ("2.8", "20250602", "    label: mine\n"),
-            ("2.11", "20260101", "    archived: true\n"),
-        )
-    )
+    records = dated("2.9", "20250527") + dated("2.8", "20250601") + dated("2.8", "20250602", "    label: mine\n")
+    records += dated("2.11", "20260101", "    archived: true\n")
     containers = read(HEAD + records)
     assert selection.find_one(containers, "pytorch").version == "2.9"
     assert selection.find_one(containers, "PyTorch/2.9").date == "20250527"
@@ -579,10 +577,7 @@ def test_the_default_version(read, monkeypatch):
 
 def test_the_previous_container_is_the_older_one(read):
     """Use D12.10: history is ordered by date, whatever the versions; by version if there is no date."""
-    records = "".join(
-        RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
-        for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601"))
-    )
+    records = dated("2.7.0", "20250527") + dated("20240801", "20241007") + dated("2.8.0", "20250601")
     pages = entry.pages(read(HEAD + records))
     assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
     record = "  - {{family: base, version: {0}, hash: h{0}, suffix: -x}}\n"

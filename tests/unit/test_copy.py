@@ -142,14 +142,9 @@ def test_user_software_of_a_lock_is_verified_as_it_was_copied(tmp_path):
     taken = tmp_path / "taken.squashfs"
     taken.write_bytes(b"user software")
     wanted = hashlib.sha256(taken.read_bytes()).hexdigest()
-    easyblock = SimpleNamespace(
-        installdir=str(tmp_path),
-        stages=lambda: ["one"],
-        dry_run=False,
-        build=SimpleNamespace(squashfs=str(taken)),
-        spec=SimpleNamespace(lustre_striping=[]),
-        find_repeated=lambda: Record(user_software={SQUASHFS: wanted}),
-    )
+    parts = {"build": SimpleNamespace(squashfs=str(taken)), "spec": SimpleNamespace(lustre_striping=[])}
+    easyblock = SimpleNamespace(installdir=str(tmp_path), stages=lambda: ["one"], dry_run=False, **parts)
+    easyblock.find_repeated = lambda: Record(user_software={SQUASHFS: wanted})
     easyblock.check_squashfs = lambda found: ContainerVenv.check_squashfs(easyblock, found)
     easyblock.check_squashfs(wanted)
     taken.write_bytes(b"other software")

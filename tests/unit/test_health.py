@@ -534,19 +534,13 @@ def test_what_an_update_of_the_system_has_changed(subject, tmp_path):
     root, moved, tool = make("libcxi.so.1", old, of_image), make("libz.so.1"), tmp_path / "tool"
     tool.touch()
     glibc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
-    one = subject(
-        optional_binds=[str(path) for path in (root, old, moved, tool)],
-        host_libraries={
-            "binds": [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old, moved)],
-            "served": {"libserved.so.1": "/lib/libserved.so.1"},
-            "builds": Loader().builds(map(str, (root, old, moved))),
-        },
-        host_programs={
-            "binds": [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]
-            + [f"{tool}:/host-programs/bin/tool:ro"],
-            "builds": Loader().builds([str(tool)]),
-        },
-    )
+    libraries = {"builds": Loader().builds(map(str, (root, old, moved)))}
+    libraries["binds"] = [f"{path}:/host-libraries/{path.name}:ro" for path in (root, old, moved)]
+    libraries["served"] = {"libserved.so.1": "/lib/libserved.so.1"}
+    programs = {"builds": Loader().builds([str(tool)]), "binds": [f"{tool}:/host-programs/bin/tool:ro"]}
+    programs["binds"] += [f"{path}:/host-programs/lib/{Path(path).name}:ro" for path in (new, *glibc)]
+    binds = [str(path) for path in (root, old, moved, tool)]
+    one = subject(optional_binds=binds, host_libraries=libraries, host_programs=programs)
     one.__dict__["easyconfig"] = "x.eb"
     assert not examine()
     make("libnew.so.1", old)
