@@ -1452,10 +1452,12 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
     record = Record.from_content(record)
-    assert repeating.base_of(record, [example, same], example.site) is same
+    known = SimpleNamespace(everything=[], containers=[example, same], site=example.site)
+    assert repeating.base_of(record, known) is same
     # not one with another image
+    known.containers = [example.replace(sha256="2" * 64)]
     with pytest.raises(repeating.MissingImageError):
-        repeating.base_of(record, [example.replace(sha256="2" * 64)], example.site)
+        repeating.base_of(record, known)
     assert "venv_name" not in values
     record = json.loads((tmp_path / "lock.json").read_text())
     (tmp_path / "b.json").write_text(json.dumps({**record, "venv_name": "torch"}))

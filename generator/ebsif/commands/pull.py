@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
     require_places(request)
     names = request.names
     try:
-        container = repeating.base_of(record, names.containers, names.site)
+        container = repeating.base_of(record, names)
     except repeating.MissingImageError as error:
         raise EbsifError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     stages = stages_of(record.stages)

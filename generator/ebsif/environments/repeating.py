@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import SystemPackages
-from ebsif.catalog.site import Site
 from ebsif.catalog.stages import Stage, stages_of
 from ebsif.environments import bases, making, plan, system, trust, writing
 from ebsif.environments.baseimage import BaseImage
@@ -24,8 +23,8 @@ from ebsif.environments.extension import Companion, Extension
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.environments.request import Request
 from ebsif.errors import FOUND, EbsifError, UsageError
-from ebsif.installed import imagestate, lock, places, search
-from ebsif.installed.names import shown
+from ebsif.installed import imagestate, lock, places
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
 from ebsif.packages.lines import names_in
@@ -49,7 +48,7 @@ def repeat(request: Request, path: Path, module: Optional[str], name: Optional[s
     """Install what a lock says, on a module if one is named; return the exit status."""
     record, names = read(path), request.names
     name = name or name_in(record)
-    base = names.find(module) if module else base_of(record, names.containers, names.site)
+    base = names.find(module) if module else base_of(record, names)
     if isinstance(base, Installation):
         container, installed = bases.without_extension(bases.of_installation(base, names.site), base), [base]
     else:
@@ -139,14 +138,14 @@ def is_pin(line: str) -> bool:
     return is_package(name, version)
 
 
-def base_of(record: Record, containers: list[Container], site: Site) -> Container:
+def base_of(record: Record, names: Names) -> Container:
     """Return the container with the image in a record: of the catalog, else installed. Raise MissingImageError."""
     image, module = record.image, module_of(record)
-    installed = [one for one in search.everything() if has_image(one, image)]
+    installed = [one for one in names.everything if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
     known = [
         one
-        for one in containers
+        for one in names.containers
         if one.venv
         and (
             image.sha256 == one.sha256
@@ -164,7 +163,7 @@ def base_of(record: Record, containers: list[Container], site: Site) -> Containe
         return max(known, key=lambda one: module.startswith(one.module_or_version))
     for one in sorted(installed, key=lambda one: one.base is not None):
         with contextlib.suppress(EbsifError):
-            container = bases.without_extension(bases.of_installation(one, site), one)
+            container = bases.without_extension(bases.of_installation(one, names.site), one)
             if container.venv:
                 return container
     raise MissingImageError(
