@@ -205,16 +205,19 @@ def test_stages_that_may_replace():
     assert as_parameter(change.remove(environment, ["a"]).stages) == [{"name": "requirements", "requirements": ["b"]}]
 
 
-def test_who_requires_what():
+def test_who_requires_what(monkeypatch):
     """V-01: packages of the image and of the extension; not those that are replaced, too, or hidden by another one."""
-    own = {"mine": VenvPackage("mine", "2.0", None, None, ("sympy<2", "sympy; extra == 'x'", "numpy"))}
-    assert replacing.dependents("sympy", IMAGE, own, ["sympy"]) == [
+    monkeypatch.setattr(BaseImage, "packages", IMAGE)
+    image = BaseImage(None, KnownImage("3.6"))
+    requires = ("sympy<2; python_version < '3.7'", "sympy; extra == 'x'", "sympy<1; python_version > '3.6'", "numpy")
+    own = {"mine": VenvPackage("mine", "2.0", None, None, requires)}
+    assert replacing.dependents("sympy", image, own, ["sympy"]) == [
         ["fsspec 2026.9", "image", "sympy"],
         ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],
         ["mine 2.0", "extension", "sympy<2"],
     ]
     hidden = {"fsspec": own["mine"]}
-    assert replacing.dependents("sympy", IMAGE, hidden, ["sympy", "torch"]) == [["mine 2.0", "extension", "sympy<2"]]
+    assert replacing.dependents("sympy", image, hidden, ["sympy", "torch"]) == [["mine 2.0", "extension", "sympy<2"]]
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("y\n", True), ("Yes\n", True), ("\n", False), ("", False)])

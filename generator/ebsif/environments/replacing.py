@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from easybuild.easyblocks.generic.container import remedies as again
 from easybuild.easyblocks.generic.container.values import normal_name
@@ -19,9 +19,6 @@ from ebsif.packages.wanted import WantedPackages
 from ebsif.report import output
 from ebsif.report.asking import confirmed
 from ebsif.report.table import print_table
-
-if TYPE_CHECKING:
-    from easybuild.easyblocks.generic.container.packages import Packages
 
 FITS, BREAKS = "fits", "breaks"
 BUILT_WITH_IT = "what was built with it may fail or compute wrong results"
@@ -146,7 +143,7 @@ def report(
                 f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and {BUILT_WITH_IT} with another "
                 f"one. If you mean it:{again.line('--replace', line, '--force')}"
             )
-        for who, where, required in dependents(name, there, own, changing):
+        for who, where, required in dependents(name, image, own, changing):
             fits = allows(required, version)
             breaks += not fits
             rows.append([who, where, required, FITS if fits else BREAKS])
@@ -167,22 +164,17 @@ def report(
 
 
 def dependents(
-    name: str, image: "Packages", own: Mapping[str, VenvPackage], changing: Collection[str]
+    name: str, image: BaseImage, own: Mapping[str, VenvPackage], changing: Collection[str]
 ) -> list[list[str]]:
     """Return which packages, where, require what of a package, except those that change themselves."""
     rows = [
-        [f"{need.name} {image[normal_name(need.name)][1]}", "image", f"{name}{need.versions}"]
-        for need in image.needs
+        [f"{need.name} {image.packages[normal_name(need.name)][1]}", "image", f"{name}{need.versions}"]
+        for need in image.packages.needs
         if need.on == name and normal_name(need.name) not in {*changing, *own}
     ]
     for key, package in own.items():
         for text in package.requires:
             wanted = parsed(text)
-            if (
-                key not in changing
-                and wanted
-                and normal_name(wanted.name) == name
-                and (not wanted.marker or wanted.marker.evaluate({"extra": ""}))
-            ):
+            if key not in changing and wanted and normal_name(wanted.name) == name and image.known.needs(wanted):
                 rows.append([f"{package.name} {package.version}", "extension", f"{name}{wanted.specifier}"])
     return sorted(rows, key=lambda row: (row[1] != "image", row[0].lower()))

@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container.values import SQUASHFS, USER_SOFTWAR
 from ebsif.installed import current
 from ebsif.installed.places import Installation, shown
 from ebsif.packages import venv
-from ebsif.packages.requirements import RequirementsError
+from ebsif.packages.wanted import RequirementsError
 from ebsif.report import output
 
 # a file or link in the list of unsquashfs
