@@ -280,6 +280,8 @@ def test_list(place):
     for word, said in (("pytroch", mistyped), ("cuda", "the GPUs of LUMI don't use CUDA: the containers have ROCm\n")):
         result = run(place, "list", "--site", "lumi", "--has", word, status=1)
         assert said in result.stderr and "ebsif extend" not in result.stderr
+    # which isn't mistyped
+    assert "did you mean" not in run(place, "list", "--site", "lumi", "--has", "rich", status=1).stderr
     # the package that gives a container its name, which may be all that its record knows
     lines = run(place, "list", "--has", "torch").stdout.splitlines()[1:]
     assert [line.split()[-2:] for line in lines] == [["torch", "2.13.0"]] * 2

@@ -30,6 +30,7 @@ from ebsif.commands.options import (
     settings_of,
 )
 from ebsif.errors import FOUND, UsageError
+from ebsif.packages.condanames import pip_name_of
 from ebsif.report import output
 from ebsif.report.table import print_table
 from ebsif.text import did_you_mean
@@ -146,7 +147,8 @@ def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Con
         here = " and ".join(GPU_KINDS[kind].title for kind in dict.fromkeys(sites.values()))
         return f"the GPUs of {', '.join(sites)} don't use {GPU_KINDS[asked[0]].title}: the containers have {here}"
     known = {word for one in containers for word in (*one.versions, *map(normal_name, one.keywords))}
-    similar = [did_you_mean(normal_name(one.name), known) for one in wanted if normal_name(one.name) not in known]
+    names = [name for one in wanted if (name := normal_name(one.name)) not in known and not pip_name_of(name)]
+    similar = [did_you_mean(name, known) for name in names]
     advice = (
         "; the catalog lists the main components only (`ebsif installed --has NAME` searches installed modules, "
         "`ebsif extend CONTAINER --add NAME` adds a Python package)"
