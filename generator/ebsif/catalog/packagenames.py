@@ -1,6 +1,8 @@
-"""The Python packages of software that people, file names, recipes and Conda call by another name."""
+"""Names of packages: what people, file names, recipes and Conda call otherwise, and how texts write them."""
 
 from typing import Optional
+
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 # By normalized name.
 OTHER_NAMES = {
@@ -25,6 +27,22 @@ ONLY_SAY_SO = ("pytorch", "sklearn")
 
 # Packages of which an image has only one, for a kind of hardware.
 VARIANTS = {"tensorflow": ["tensorflow-rocm", "tensorflow-cpu"]}
+
+# How texts write them, by normalized name.
+USUAL_NAMES = {
+    **{kind: one.title for kind, one in GPU_KINDS.items()},
+    "deepspeed": "DeepSpeed",
+    "tensorflow": "TensorFlow",
+    "vllm": "vLLM",
+}
+
+# What decides which container to choose, and how it is written, unless the site says it.
+DEFAULT_BADGES = {
+    **{name: USUAL_NAMES.get(name, name) for name in ("torch", "tensorflow", "jax", *GPU_KINDS)},
+    "python": "Python",
+    "vllm": USUAL_NAMES["vllm"],
+    "flash-attn": "flash-attention",
+}
 
 
 def packages_of(software: str) -> list[str]:

@@ -20,6 +20,7 @@ from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.explain import explain
+from ebsif.catalog.packagenames import DEFAULT_BADGES
 from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import EbsifError, UsageError
@@ -29,7 +30,6 @@ from ebsif.images.registry.reference import parse_source
 from ebsif.installed import current, imagestate
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation, shown
-from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
 from ebsif.report import output

@@ -9,12 +9,13 @@ from operator import itemgetter
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, GPU_KINDS, INIT_NONE, NODE, STRIPING
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.values import normal_name, without_templates
 
 from ebsif.catalog import merge
 from ebsif.catalog.container import CatalogError, Container, ContainerRecordError
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
+from ebsif.catalog.packagenames import USUAL_NAMES
 from ebsif.catalog.records import WRITTEN_FROM
 from ebsif.catalog.site import Binds, Images
 from ebsif.catalog.stages import as_parameter
@@ -23,7 +24,6 @@ from ebsif.templating import environment
 
 # EasyBuild's maximal line length.
 WIDTH = 120
-
 
 # Values that the easyblocks have without the parameter; empty values are left out anyway.
 DEFAULT_VALUES = {
@@ -41,14 +41,6 @@ DEFAULT_VALUES = {
 
 # The download instructions for an image in directories of the site; the easyblock adds the searched directories.
 WHERE = "The image is on {}."
-
-# How packages are written in texts, by their normalized name.
-USUAL_NAMES = {
-    **{kind: one.title for kind, one in GPU_KINDS.items()},
-    "deepspeed": "DeepSpeed",
-    "tensorflow": "TensorFlow",
-    "vllm": "vLLM",
-}
 
 # An entry of a table with more columns has a line of its own.
 SHORT = 80

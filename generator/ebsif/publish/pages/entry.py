@@ -12,18 +12,8 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
+from ebsif.catalog.packagenames import DEFAULT_BADGES
 from ebsif.installed import lock
-
-# Components that decide which container to choose, and how they are written, unless the site says it.
-DEFAULT_BADGES = {
-    "torch": "torch",
-    "tensorflow": "TensorFlow",
-    "jax": "jax",
-    **{kind: one.title for kind, one in GPU_KINDS.items()},
-    "python": "Python",
-    "vllm": "vLLM",
-    "flash-attn": "flash-attention",
-}
 
 # The components with columns of their own: frameworks, software of the GPU, Python.
 COLUMNS = (("torch", "tensorflow", "jax"), tuple(GPU_KINDS), ("python",))
