@@ -14,14 +14,8 @@ def make_deb(repository, name, version="1.0", files=(), **fields):
     """
     tree = repository / "trees" / f"{name}_{version}"
     scripts = {one: fields.pop(one) for one in ("preinst", "postinst") if one in fields}
-    control = {
-        "Package": name,
-        "Version": version,
-        "Architecture": "all",
-        "Maintainer": "The tests <t@example.org>",
-        "Description": "a package of the tests",
-        **fields,
-    }
+    control = {"Package": name, "Version": version, "Architecture": "all", "Maintainer": "The tests <t@example.org>"}
+    control = {**control, "Description": "a package of the tests", **fields}
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in control.items()))
     for script, text in scripts.items():
@@ -32,12 +26,8 @@ def make_deb(repository, name, version="1.0", files=(), **fields):
         (tree / path).chmod(0o755 if "/bin/" in path else 0o644)
     deb = repository / f"{name}_{version}_{control['Architecture']}.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, capture_output=True)
-    lines = [
-        *(f"{key}: {value}" for key, value in control.items()),
-        f"Filename: ./{deb.name}",
-        f"Size: {deb.stat().st_size}",
-        f"SHA256: {hashlib.sha256(deb.read_bytes()).hexdigest()}",
-    ]
+    lines = [*(f"{key}: {value}" for key, value in control.items()), f"Filename: ./{deb.name}"]
+    lines += [f"Size: {deb.stat().st_size}", f"SHA256: {hashlib.sha256(deb.read_bytes()).hexdigest()}"]
     with (repository / "Packages").open("a") as index:
         index.write("\n".join(lines) + "\n\n")
 

@@ -75,10 +75,5 @@ class Person:
 
     def in_shell(self, script, check=True):
         """Run a script in a new login shell; return the CompletedProcess."""
-        return self.site.run(
-            ["bash", "--login", "-c", script],
-            check,
-            APPTAINER_BIND=self.wheels,
-            **self.environment,
-            **wheel_settings(self.wheels),
-        )
+        more = {**self.environment, **wheel_settings(self.wheels)}
+        return self.site.run(["bash", "--login", "-c", script], check, APPTAINER_BIND=self.wheels, **more)

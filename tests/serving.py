@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from support import CONTAINER_FILES, processes_with, started
+from support import CONTAINER_FILES, processes_with, started, until
 
 START = CONTAINER_FILES / "runscripts/start-server.py"
 
@@ -152,10 +152,7 @@ class Job:
 
     def wait_for_file(self, name):
         """Wait until there is a file in the folder."""
-        end = time.monotonic() + 60
-        while not (self.folder / name).exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until((self.folder / name).exists, 60)
 
     def ended(self):
         """Wait for the end; return the status and all that was said. Nothing stays."""

@@ -12,11 +12,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from account import as_root
-from support import attempt, in_background, printed
+from support import attempt, in_background, printed, until
 
 # those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
@@ -190,11 +189,8 @@ class Cluster:
 
     def wait_for(self, condition, seconds=300):
         """Wait until a condition is true."""
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                raise AssertionError(f"Slurm does not come up:\n{(self.place / 'daemons.log').read_text()[-3000:]}")
-            time.sleep(0.1)
+        log = self.place / "daemons.log"
+        until(condition, seconds, lambda: f"Slurm does not come up:\n{log.read_text()[-3000:]}")
 
     def slurm(self, *command):
         """Return the output of a Slurm command."""

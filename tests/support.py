@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def attempt(command, **options):
     """Run a command that may fail; return its CompletedProcess, with text. Options are those of subprocess.run."""
     source = {} if "input" in options else {"stdin": subprocess.DEVNULL}
     return subprocess.run(command, capture_output=True, text=True, check=False, **source, **options)
+
+
+def until(condition, seconds=300, said=str):
+    """Wait until a condition is true; return what it returns. `said` is a function that tells why it may never be."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, said()
+        time.sleep(0.05)
+    return found
 
 
 def started(command, **options):

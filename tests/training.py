@@ -98,18 +98,16 @@ class Training:
     def run(self, script, check=True, **environment):
         """Run a bash script with the module loaded."""
         # PATH lets the nodes find the runtime, but not the tests' programs
-        return self.site.bash(
-            f"module load {MODULE} || exit 99\n{script}", check, **self.cluster.environment, **environment
-        )
+        script = f"module load {MODULE} || exit 99\n{script}"
+        return self.site.bash(script, check, **self.cluster.environment, **environment)
 
     def batch(self, name, script, *options):
         """Submit a batch script, wait until it ends, return (exit status, output)."""
         path = self.site.work / f"{name}.sh"
         path.write_text(script)
         output = self.site.work / f"{name}.out"
-        result = self.site.bash(
-            f"sbatch --wait --output={output} {' '.join(options)} {path}", check=False, **self.cluster.environment
-        )
+        command = f"sbatch --wait --output={output} {' '.join(options)} {path}"
+        result = self.site.bash(command, check=False, **self.cluster.environment)
         return result.returncode, output.read_text() if output.exists() else result.stderr
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CHECKOUT, attempt, in_background, write_program
+from support import CHECKOUT, attempt, in_background, until, write_program
 from user_software import kept
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -87,9 +87,7 @@ class Workbench:
             yield Job(self.folder / output, number=number)
         finally:
             self.cluster.slurm("scancel", number)
-            until = time.monotonic() + 300
-            while self.cluster.slurm("squeue", "-h", "-j", number) and time.monotonic() < until:
-                time.sleep(0.2)
+            until(lambda: not self.cluster.slurm("squeue", "-h", "-j", number))
 
     @contextlib.contextmanager
     def forward(self, command):
@@ -128,13 +126,13 @@ class Job:
 
 def until_it_works(function, process=None, seconds=600):
     """Return the result of a function once it raises no OSError; fail if that takes too long or a process ends."""
-    until = time.monotonic() + seconds
+    end = time.monotonic() + seconds
     while True:
         ended = process and process.poll() is not None
         try:
             return function()
         except OSError as error:
-            assert time.monotonic() < until and not ended, error
+            assert time.monotonic() < end and not ended, error
             time.sleep(0.1)
 
 

@@ -4,13 +4,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif.catalog import site
 from ebsif.jobs import job
-from support import CONTAINER_FILES, write_program
+from support import CONTAINER_FILES, until, write_program
 
 # The schedulers start one rank, on this machine.
 STARTER = """#!/bin/bash
@@ -273,11 +272,3 @@ def test_a_script_that_is_not_submitted(batch, name, variable, command):
 def test_srun_has_the_cpus_of_the_job(batch):
     """By itself, srun doesn't take them from the job."""
     assert batch.run(batch.of("archer2", "echo $SRUN_CPUS_PER_TASK"))[1][1] == "3"
-
-
-def until(condition):
-    """Wait until a condition is true."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)

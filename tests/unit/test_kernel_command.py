@@ -232,17 +232,10 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, ebsif):
     move_user_software(module, own, monkeypatch)
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
     shutil.rmtree(own)
-    assert json.loads(ebsif("kernel", "list", "--json", status=1).out) == [
-        {
-            "name": "torch",
-            "module": MINE,
-            "folder": str(module.mine / "torch"),
-            "environment": None,
-            "program": str(module.root / "interpreter/python"),
-            "user_software": str(own),
-            "missing": str(own),
-        }
-    ]
+    (found,) = json.loads(ebsif("kernel", "list", "--json", status=1).out)
+    paths = {"folder": str(module.mine / "torch"), "program": str(module.root / "interpreter/python")}
+    gone = {"user_software": str(own), "missing": str(own), "environment": None}
+    assert found == {"name": "torch", "module": MINE, **paths, **gone}
     assert "--json is for list, not for remove" in ebsif("kernel", "remove", "torch", "--json", status=2).err
 
 
@@ -279,9 +272,7 @@ def test_modules_of_the_kernel(tmp_path):
     (tmp_path / "ipykernel/__init__.py").touch()
     (tmp_path / "ipykernel_launcher.py").write_text("import ipykernel, sys; print(sys.argv[1:], *sys.path)")
     for safe in ("", "1"):
-        said = printed(
-            [sys.executable, START, "-f", "x"],
-            env={"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())},
-        )
+        environment = {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())}
+        said = printed([sys.executable, START, "-f", "x"], env=environment)
         assert said.startswith(f"['-f', 'x'] {tmp_path} ")
         assert str(START.parent) not in said

@@ -115,11 +115,11 @@ def test_every_document_is_a_page_of_one_section(pages):
 def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
     """W-09: a document with a dead link is not published; the message names both."""
     real = build.Manual.address
-    monkeypatch.setattr(
-        build.Manual,
-        "address",
-        lambda self, link, name, page: real(self, link.replace("docs/using.md", "docs/missing.md"), name, page),
-    )
+
+    def address(self, link, name, page):
+        return real(self, link.replace("docs/using.md", "docs/missing.md"), name, page)
+
+    monkeypatch.setattr(build.Manual, "address", address)
     with pytest.raises(build.ManualError, match=re.escape("README.md links to docs/missing.md, which does not exist")):
         build.build(tmp_path / "pages")
     assert list(tmp_path.iterdir()) == []
@@ -129,21 +129,11 @@ def test_texts_repeat_the_noun():
     """Docs D: in documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
     texts = {path: path.read_text() for path in documents()}
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
-    texts.update(
-        {
-            (address, entry.name): entry.text
-            for address, page in reference.pages().items()
-            for section in page.sections
-            for entry in section.entries
-        }
-    )
-    texts.update(
-        {
-            path: path.read_text().partition("\n\n")[0]
-            for path in CONTAINER_FILES.glob("*/*")
-            if path.parent.name in ("bin", "runscripts") and path.is_file()
-        }
-    )
+    for address, page in reference.pages().items():
+        entries = [entry for section in page.sections for entry in section.entries]
+        texts.update({(address, entry.name): entry.text for entry in entries})
+    programs = [path for path in CONTAINER_FILES.glob("*/*") if path.parent.name in ("bin", "runscripts")]
+    texts.update({path: path.read_text().partition("\n\n")[0] for path in programs if path.is_file()})
     for place, text in texts.items():
         assert re.findall(r"\b(?:that|those)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
 

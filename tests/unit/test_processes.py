@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from ebsif import processes
 from ebsif.images import checksum
-from support import attempt, heed_signals
+from support import attempt, heed_signals, until
 
 # the program and what it starts write their numbers to a file
 HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; sleep 300'
@@ -39,10 +38,7 @@ sys.exit(cli.main(["site", "init", "mine"]))
 
 def numbers(path, count):
     """Return the process IDs in a file once there are so many."""
-    end = time.monotonic() + 60
-    while not path.exists() or len(path.read_text().split()) < count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: path.exists() and len(path.read_text().split()) >= count, 60)
     return [int(number) for number in path.read_text().split()]
 
 

@@ -79,19 +79,10 @@ def write_layout(folder, index, *texts):
 
 def test_a_layout_of_others_keeps_what_they_wrote(tmp_path):
     """R-08: of the entries of others only the tag changes that names another manifest from then on."""
-    others = [
-        {
-            "mediaType": "application/x",
-            "digest": f"sha256:{digit * 64}",
-            "size": 1,
-            "artifactType": "text/x",
-            "urls": ["https://registry.example"],
-            "data": "e30=",
-            "platform": {"os": "x", "variant": "v8"},
-            "annotations": {"org.opencontainers.image.ref.name": tag, "more": "kept"},
-        }
-        for digit, tag in (("a", "1"), ("b", "2"))
-    ]
+    more = {"size": 1, "artifactType": "text/x", "urls": ["https://registry.example"], "data": "e30="}
+    more |= {"mediaType": "application/x", "platform": {"os": "x", "variant": "v8"}}
+    notes = [{"org.opencontainers.image.ref.name": tag, "more": "kept"} for tag in ("1", "2")]
+    others = [{**more, "digest": f"sha256:{digit * 64}", "annotations": one} for digit, one in zip("ab", notes)]
     before = {"schemaVersion": 2, "annotations": {"of": "the index"}, "artifactType": "text/y", "manifests": others}
     write_layout(tmp_path, before)
     repository = open_repository(f"oci:{tmp_path}")

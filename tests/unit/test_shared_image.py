@@ -37,14 +37,8 @@ def install(root, kind="own", source=None):
     if kind == "own":
         own.write_bytes(CONTENT)
     used = own if own.exists() else source
-    image = {
-        "file": "a.sif",
-        "kind": kind,
-        "resolved": str(source or "/sources/a.sif"),
-        "size": len(CONTENT),
-        "mtime_ns": used.stat().st_mtime_ns,
-        "sha256": hashlib.sha256(CONTENT).hexdigest(),
-    }
+    image = {"file": "a.sif", "kind": kind, "resolved": str(source or "/sources/a.sif"), "size": len(CONTENT)}
+    image |= {"mtime_ns": used.stat().st_mtime_ns, "sha256": hashlib.sha256(CONTENT).hexdigest()}
     if source:
         image["origin"] = "Example/1.0"
     version, sign, suffix = root.name.partition("-")
@@ -172,11 +166,8 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     for content, what in ((b"AN image", "its SHA256 is different"), (b"short", "it has 5 bytes, and had 8")):
         image.write_bytes(content)
         for name in ("1.0", "1.0-refer-1"):
-            with pytest.raises(
-                EasyBuildError,
-                match=rf"a\.sif was changed after Example/{name} had been installed: "
-                rf"{what}\. Put the earlier",
-            ):
+            changed = rf"a\.sif was changed after Example/{name} had been installed"
+            with pytest.raises(EasyBuildError, match=rf"{changed}: {what}\. Put the earlier"):
                 check(name)
     # just installed; ignored; another copy is in use
     check("1.0", image={})

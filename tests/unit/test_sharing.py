@@ -96,10 +96,8 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys, ebsif):
     for option in ("--check", "--dry-run"):
         assert main([*command[:-2], option]) == 3
         name = "PyTorch-2.13.0-mine-1.lock.json"
-        assert (
-            expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", name)
-            in capsys.readouterr().err
-        )
+        then = expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", name)
+        assert then in capsys.readouterr().err
     assert not list(tmp_path.glob("*.lock.json"))
     place.mkdir()
     first = place / name

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from slurm import free_ports
-from support import CONTAINER_FILES, processes_with, started
+from support import CONTAINER_FILES, processes_with, started, until
 
 START = CONTAINER_FILES / "runscripts/start-ray.py"
 
@@ -93,11 +93,8 @@ class Nodes:
 
     def wait_for(self, name):
         """Wait until a file in the folder has content; return it."""
-        end = time.monotonic() + 60
-        while not ((path := self.folder / name).exists() and path.read_text()):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        return path.read_text()
+        path = self.folder / name
+        return until(lambda: path.exists() and path.read_text(), 60)
 
     def ended(self):
         """Wait for all nodes; return their statuses and all that they have said. Nothing of them stays."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from serving import START, Job, SocketConnection, ask
-from support import attempt
+from support import attempt, until
 
 
 @pytest.fixture
@@ -34,14 +34,8 @@ def test_a_client_and_its_server(served):
     assert re.fullmatch(r"start-server: the server has answered after \d seconds\n", said)
     told, found = (json.loads((served.folder / name).read_text()) for name in ("told.json", "said.json"))
     del found["base"]
-    assert found == {
-        "models": [200, "/v1/models"],
-        "post": True,
-        "none": [401, "invalid_api_key"],
-        "wrong": [401, "invalid_api_key"],
-        "rank": False,
-        "no_proxy": "site,127.0.0.1",
-    }
+    assert (found.pop("none"), found.pop("wrong")) == ([401, "invalid_api_key"],) * 2
+    assert found == {"models": [200, "/v1/models"], "post": True, "rank": False, "no_proxy": "site,127.0.0.1"}
     # no variables of a rank, no key in words or in the log; what others may not read
     assert told["words"] == ["model", "--uds", told["words"][-1]] and "RANK" not in told["variables"]
     assert told["modes"] == ["0o700", ["job", "relay.sock", "server.sock"]]
@@ -60,10 +54,8 @@ def test_a_server_that_stays(served):
     """Y-03: without a client, the server stays; only its person reads how to reach it; TERM ends it."""
     served.start()
     assert served.wait_for("told.json")
-    end = time.monotonic() + 60
-    while not (path := served.directory / "server.json").exists() or not path.read_text():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    path = served.directory / "server.json"
+    until(lambda: path.exists() and path.read_text(), 60)
     assert (json.loads(path.read_text()), stat.S_IMODE(path.stat().st_mode)) == ({"key": served.KEY}, 0o600)
     connection = SocketConnection(str(served.directory / "relay.sock"))
     for head, status in (({"authorization": f"Bearer {served.KEY}"}, 200), ({}, 401)):
@@ -195,11 +187,8 @@ def test_a_server_that_does_not_answer(served, environment, options, status, rea
 
 def test_a_program_that_the_container_lacks(served):
     """Y-03, N-07: the message names the program."""
-    told = attempt(
-        [sys.executable, START, "--ready=/", "--", "no-such-server", "{socket}"],
-        env={"OPENAI_API_KEY": "x", "EBSIF_LOADED_MODULE": "M/.1"},
-        cwd=served.folder,
-    )
+    command = [sys.executable, START, "--ready=/", "--", "no-such-server", "{socket}"]
+    told = attempt(command, env={"OPENAI_API_KEY": "x", "EBSIF_LOADED_MODULE": "M/.1"}, cwd=served.folder)
     assert told.returncode == 1
     assert "the container can't start no-such-server: No such file" in told.stderr
     assert "ebsif extend M/1)" in told.stderr
