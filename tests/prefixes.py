@@ -7,6 +7,7 @@ import pytest
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.stages import PipStage
 from ebsif.catalog import site
+from support import add_package
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 MINE = f"{BASE}-mine-20261121"
@@ -104,9 +105,7 @@ class Prefix:
     @staticmethod
     def add(root, name, version):
         """Add a package by hand."""
-        folder = root / f"user-software/venv/pytorch/lib/python3.11/site-packages/{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+        add_package(root / "user-software/venv/pytorch/lib/python3.11/site-packages", name, version)
 
 
 @pytest.fixture

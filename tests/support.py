@@ -287,6 +287,19 @@ def heed_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
+def add_package(folder, name, version="1.0", files=None, needs=(), **more):
+    """Add an installed package, as pip does, with files (text by path) and more metadata (text by name of a file)."""
+    info = Path(folder) / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    (info / "METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {need}" for need in needs), ""]))
+    if files:
+        more = {"RECORD": "".join(f"{path},sha256=x,1\n" for path in files), **more}
+    for path, text in {**{info / name: text for name, text in more.items()}, **(files or {})}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
 def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None, more=None):
     """Write a wheel with a module, programs (function by name) and more files (text by name); return its path."""
     path = Path(folder) / f"{name}-{version}-py3-none-any.whl"

@@ -20,7 +20,7 @@ from ebsif.packages.venv import VenvPackage
 from ebsif.packages.wanted import KnownImage
 from ebsif.render import easyconfig
 from ebsif.report import asking
-from support import installed_packages
+from support import add_package, installed_packages
 
 VERSIONS = {"torch": "2.7.1+rocm6.2.4", "numpy": "2.4", "nvidia-cublas-cu12": "12.1", "fsspec": "2026.9"}
 VERSIONS.update({"sympy": "1.14", "vllm-tools": "1.0"})
@@ -41,27 +41,17 @@ def test_what_belongs_to_the_machine():
 
 def test_what_a_package_says_of_itself(tmp_path):
     """S001-19: compiled is what lists shared objects, has some in its modules, or says nothing; and what it needs."""
-
-    def package(name, record=None, modules="", more=()):
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        info.joinpath("METADATA").write_text(f"Name: {name}\nVersion: 1.0\n" + "".join(more))
-        if record:
-            info.joinpath("RECORD").write_text(record)
-        if modules:
-            info.joinpath("top_level.txt").write_text(modules)
-
     needs = ["listed<1", "Walked>=1; python_version > '3'", "absent", "single; python_version < '3'"]
     needs += ["single; extra == 'x'", "single (bad]"]
-    package("pure", "pure.py,,\npure/data.so.txt,,\n", more=[f"Requires-Dist: {need}\n" for need in needs])
-    package("listed", "listed/_C.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n")
-    package("versioned", "versioned/lib/libx.so.12,sha256=x,1\n")
-    package("walked", modules="walked\n")
+    add_package(tmp_path, "pure", needs=needs, RECORD="pure.py,,\npure/data.so.txt,,\n")
+    add_package(tmp_path, "listed", RECORD="listed/_C.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n")
+    add_package(tmp_path, "versioned", RECORD="versioned/lib/libx.so.12,sha256=x,1\n")
+    for name in ("walked", "single"):
+        add_package(tmp_path, name, **{"top_level.txt": f"{name}\n"})
     (tmp_path / "walked/deep").mkdir(parents=True)
     (tmp_path / "walked/deep/x.so").touch()
-    package("single", modules="single\n")
     (tmp_path / "single.py").touch()
-    package("unknown")
+    add_package(tmp_path, "unknown")
     said = ast.literal_eval(installed_packages(tmp_path))
     ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
     assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
@@ -72,20 +62,15 @@ def test_what_a_package_says_of_itself(tmp_path):
 def test_why_a_package_of_the_image_is_replaced(tmp_path):
     """V-03: because of what the image's version doesn't suit; what both versions suit isn't the cause."""
 
-    def package(folder, name, version, *needs):
-        info = tmp_path / folder / f"{name}-{version}.dist-info"
-        info.mkdir(parents=True)
-        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]
-        info.joinpath("METADATA").write_text("\n".join(lines))
-
-    package("mine", "fsspec", "2025.3.0")
-    package("mine", "datasets", "3.6.0", "fsspec<=2025.3.0")
-    package("mine", "lightning", "2.6.6", "fsspec>=2022.5.0")
-    package("image", "fsspec", "2026.9.0")
-    package("image", "torch", "2.13.0", "fsspec>=0.8.5")
-    package("image", "s3fs", "2026.9.0", "fsspec==2026.9.0")
-    said = installed_packages(f"{tmp_path / 'mine'}:{tmp_path / 'image'}")
-    there = Packages.from_output(said.replace(str(tmp_path / "mine"), "/user-software/venv"))
+    mine, image = tmp_path / "mine", tmp_path / "image"
+    add_package(mine, "fsspec", "2025.3.0")
+    add_package(mine, "datasets", "3.6.0", needs=["fsspec<=2025.3.0"])
+    add_package(mine, "lightning", "2.6.6", needs=["fsspec>=2022.5.0"])
+    add_package(image, "fsspec", "2026.9.0")
+    add_package(image, "torch", "2.13.0", needs=["fsspec>=0.8.5"])
+    add_package(image, "s3fs", "2026.9.0", needs=["fsspec==2026.9.0"])
+    said = installed_packages(f"{mine}:{image}")
+    there = Packages.from_output(said.replace(str(mine), "/user-software/venv"))
     (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
     assert found["breaks"] == ["s3fs 2026.9.0 needs fsspec==2026.9.0"]
     assert found["wanted"] == ["datasets 3.6.0 needs fsspec<=2025.3.0"]

@@ -26,7 +26,7 @@ from ebsif.installed import doctor
 from ebsif.report import output
 from ebsif.report.findings import Finding
 from packaging.requirements import Requirement
-from support import CHECKOUT, write_program
+from support import CHECKOUT, add_package, write_program
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 
@@ -430,8 +430,7 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
     """S002-41: packages in ~/.local are listed, with those that would shadow the image's."""
     folder = tmp_path / ".local/lib/python3.11/site-packages"
     for name, version in (("numpy", "1.0"), ("mine", "2.0")):
-        (folder / f"{name}-{version}.dist-info").mkdir(parents=True)
-        (folder / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+        add_package(folder, name, version)
     # defects D3: left behind by an interrupted pip
     (folder / "~umpy-1.0.dist-info").mkdir()
     root = tmp_path / "installation"

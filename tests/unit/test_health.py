@@ -26,7 +26,7 @@ from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
 from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding, print_findings
-from support import CONTAINER_FILES, printed, write_program
+from support import CONTAINER_FILES, add_package, printed, write_program
 
 LUMI = sites.read("lumi")
 sys.path.append(str(CONTAINER_FILES / "site-packages"))
@@ -386,10 +386,7 @@ def test_a_check_of_two_nodes_without_slurm(there, monkeypatch):
 def test_versions_in_the_container(tmp_path):
     """I-05: the program in the container compares versions with the record, and names what can't be imported."""
     for name, version, text in (("fine", "1.0", ""), ("other", "2.0", ""), ("broken", "1.0", "1 / 0")):
-        (tmp_path / f"{name}-{version}.dist-info").mkdir()
-        (tmp_path / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
-        (tmp_path / f"{name}-{version}.dist-info/RECORD").write_text(f"{name}.py,,\n")
-        (tmp_path / f"{name}.py").write_text(text)
+        add_package(tmp_path, name, version, {f"{name}.py": text})
     record = {"image_packages": ["gone==1"], "venv_packages": ["fine==1.0", "other==1.0", "broken==unknown"]}
     command = [sys.executable, "-c", Path(nodes.PROGRAMS, "inside.py").read_text(), "-", read_program(IMPORTS)]
     said = printed(command, input=json.dumps(record), env={"PYTHONPATH": str(tmp_path)})

@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, make_wheel, printed, write_program
+from support import CONTAINER_FILES, add_package, make_wheel, printed, write_program
 
 IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
@@ -41,16 +41,6 @@ def make_venv(path, sees=None):
     return packages
 
 
-def add_package(packages, name, entry_points="", record=""):
-    """Add a package to a directory of packages, as pip does."""
-    (packages / f"{name}.py").write_text(TELL)
-    info = packages / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(entry_points)
-    (info / "RECORD").write_text(record)
-
-
 def test_an_environment_sees_the_packages_of_the_image(tmp_path):
     """house 2.3, S001-20: if the image's Python is that of a venv, also packages in directories that a .pth adds."""
     packages, more = make_venv(tmp_path / "image"), tmp_path / "more"
@@ -73,8 +63,9 @@ class Place:
         python = bin_ / "python"
         entry_points = "[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
         entry_points += "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n"
-        add_package(packages, "tool", entry_points, record="../../../bin/recorded,,\n")
-        add_package(packages, "broken", entry_points="[console_scripts]\nnothing\n")
+        metadata = {"RECORD": "../../../bin/recorded,,\n", "entry_points.txt": entry_points}
+        add_package(packages, "tool", files={"tool.py": TELL}, **metadata)
+        add_package(packages, "broken", **{"entry_points.txt": "[console_scripts]\nnothing\n"})
         (packages / "empty-1.0.dist-info").mkdir()
         for name in BROKEN:
             add_package(packages, Path(name).stem)
@@ -179,8 +170,7 @@ def test_a_venv_uses_the_images_pip(tmp_path):
     shutil.copytree(pip.locate_file("pip"), image / "pip", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(pip.locate_file(info.name), info)
     # old versions of Python install setuptools with ensurepip as well
-    (image / "setuptools-1.0.dist-info").mkdir()
-    (image / "setuptools-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: setuptools\nVersion: 1.0\n")
+    add_package(image, "setuptools")
 
     def add_commands(python=tmp_path / "image/bin/python"):
         command = [python, "-I", "-c", IMAGE_PIP.read_text(), venv, PIP.read_text()]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container import missing
 from easybuild.easyblocks.generic.container.smoketest import remedy
-from support import CONTAINER_FILES, printed
+from support import CONTAINER_FILES, add_package, printed
 
 PROGRAM = CONTAINER_FILES / "site-packages/ebsif_imports.py"
 
@@ -24,25 +24,14 @@ def imported(folder, program, **request):
     return json.loads(printed(command, input=program, env={"PYTHONPATH": str(folder)}))
 
 
-def add_package(folder, name, paths, text, requires=()):
-    """Add a package, each of whose files has the same text."""
-    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
-    info.mkdir(parents=True)
-    lines = "".join(f"Requires-Dist: {line}\n" for line in requires)
-    (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n{lines}")
-    (info / "RECORD").write_text("".join(f"{path},,\n" for path in paths))
-    for path in paths:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-
-
 @pytest.fixture
 def tried(tmp_path):
     """A function that returns what the program finds of packages, given by name with the text of their module."""
 
     def run(packages, files=None, requires=(), **request):
         for name, text in packages.items():
-            add_package(tmp_path, name, (files or {}).get(name, [f"{name}.py"]), text, requires)
+            paths = (files or {}).get(name, [f"{name}.py"])
+            add_package(tmp_path, name, files=dict.fromkeys(paths, text), needs=requires)
         return imported(tmp_path, PROGRAM.read_text(), names=list(packages), **request)
 
     return run
@@ -223,8 +212,7 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
 )
 def test_only_pytorch_publishes_builds_for_each_torch(tried, tmp_path, name, expected):
     """F-10, student 2: PyTorch's index is only named for PyTorch's own packages; others can be built."""
-    (tmp_path / "torch-2.8.dist-info").mkdir()
-    (tmp_path / "torch-2.8.dist-info/METADATA").write_text("Name: torch\nVersion: 2.8+cpu\n")
+    add_package(tmp_path, "torch", "2.8+cpu")
     module = name.replace("-", "_")
     files = {name: [f"{module}/__init__.py", f"{module}/_C.so"]}
     (problem,) = tried({name: "1 / 0"}, files, ["torch==2.8"])["problems"]
@@ -241,8 +229,9 @@ COMPILED = ["torchvision/__init__.py", "torchvision/_C.so"]
 def test_what_is_built_for_torch_is_tried_too(tmp_path, files, requires, is_tried):
     """F-10: lightly imports torchvision late; that it can't be imported is found although nobody asked for it."""
     folder = tmp_path / "site-packages"
-    add_package(folder, "torchvision", files, "raise RuntimeError('no nms')", [requires])
-    add_package(folder, "lightly", ["lightly.py"], "", [requires])
+    wrong = dict.fromkeys(files, "raise RuntimeError('no nms')")
+    add_package(folder, "torchvision", files=wrong, needs=[requires])
+    add_package(folder, "lightly", files={"lightly.py": ""}, needs=[requires])
     program = PROGRAM.read_text().replace("'/user-software'", repr(str(tmp_path)))
     problems = imported(folder, program, names=["lightly"])["problems"]
     assert [one["names"] for one in problems] == ([["torchvision"]] if is_tried else [])
