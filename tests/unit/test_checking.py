@@ -5,7 +5,6 @@ import re
 import sys
 
 import pytest
-from ebsif import cli
 from ebsif.catalog import reading, site
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.yamlerrors import DocumentError
@@ -311,34 +310,24 @@ def test_annotations_are_single_lines():
     assert str(Finding("error", "", "x\ny")) == "error: x\\ny"
 
 
-def test_sites_of_ones_own(place, tmp_path, ebsif, monkeypatch):
-    """Admin 4: --all-sites means the sites of the catalogs given, each with its own easyconfigs."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("mine", "other"):
-        findings(place(name=name))
-    # records of one's own for a site of the project
-    (tmp_path / "sites/lumi/containers").mkdir(parents=True)
-    arguments = ["--catalog", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
-    said = ebsif("check", "--all-sites", "--quick", *arguments, status=1).out.splitlines()
-    # the project's records, which are merged, have no easyconfigs here
-    assert said and all("/lumi/" in line for line in said)
-    (tmp_path / "sites/lumi/containers").rmdir()
-    assert ebsif("check", "--all-sites", *arguments).err == "2 containers: nothing is wrong\n"
-
-
-def test_a_repository_with_a_catalog(place, tmp_path, capsys, ebsif, monkeypatch):
-    """I-10: without options its sites are checked, and nothing else, as with --catalog; with --site only that."""
+def test_which_sites_are_checked(place, tmp_path, ebsif, monkeypatch):
+    """Admin 4, I-10: those of the catalogs that are named, or of the one in this directory; with --site only that."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("EBSIF_SITE", raising=False)
     for name in ("mine", "other"):
         findings(place(name=name))
+    catalog, output = ["--catalog", str(tmp_path / "sites")], ["-o", str(tmp_path / "out/{site}")]
+    both = "2 containers: nothing is wrong\n"
+    assert ebsif("check", "--all-sites", *catalog, *output).err == both
     monkeypatch.chdir(tmp_path / "sites")
-    output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
-    assert cli.main(["check", *output]) == 0
-    said = "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
-    assert capsys.readouterr().err == said
-    assert ebsif("check", *output, "--catalog", ".").err == "2 containers: nothing is wrong\n"
+    output.append("--quick")
+    assert ebsif("check", *output).err == f"ebsif: checking the catalog in this directory: mine, other\n{both}"
+    assert ebsif("check", *output, "--catalog", ".").err == both
     assert ebsif("check", *output, "--catalog", ".", "--site", "mine").err == "1 container: nothing is wrong\n"
+    # records of one's own for a site of the project, whose records, which are merged, have no easyconfigs here
+    (tmp_path / "sites/lumi/containers").mkdir(parents=True)
+    said = ebsif("check", "--all-sites", *catalog, *output, status=1).out.splitlines()
+    assert said and all("/lumi/" in line for line in said)
 
 
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
@@ -402,14 +391,8 @@ def test_all_files_are_reported(place, tmp_path, ebsif, monkeypatch):
     assert len(told) == len(places) and "not shown" in told[-1], told
     assert all(place in line for place, line in zip([places[0], *places[2:]], told)), told
     assert "and 1 more problem" in told[0]
-
-
-def test_a_site_without_profile(place, tmp_path, ebsif, monkeypatch):
-    """Admin 4: the message names the missing file."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    place()
     (tmp_path / "sites/mine/site.yaml").unlink()
-    said = ebsif("list", "--catalog", str(tmp_path / "sites"), "--site", "mine", status=3)
+    said = ebsif("list", *arguments[1:], "--site", "mine", status=3)
     assert f"unknown site 'mine': there is no {tmp_path}/sites/mine/site.yaml (known: " in said.err
 
 
