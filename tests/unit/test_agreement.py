@@ -9,10 +9,13 @@ import pytest
 from easybuild.easyblocks.generic.container import requirements, scripts, sitevalues, values
 from easybuild.easyblocks.generic.container.image import installed, layout
 from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import PipStage
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from ebsif.catalog import fieldtypes, site
 from ebsif.catalog.stages import as_parameter, stages_of
 from ebsif.cli import COMMANDS
+from ebsif.render.easyconfig import DEFAULT_VALUES
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 from support import CHECKOUT, CONTAINER_FILES, tracked
@@ -193,6 +196,13 @@ def test_shapes_of_requirements(value):
     assert [line for stage in stages for line in stage.written] == requirements.lines_of(value)
     again = PipStage.from_parameter(as_parameter(stages))
     assert [stage.requirement_list for stage in again] == [stage.lines for stage in stages]
+
+
+def test_values_without_a_parameter():
+    """Issue 59: the catalog leaves out what the easyblocks have anyway; without a scheduler, they read all of them."""
+    ours = {name: value for name, (value, *_) in ContainerInstall.extra_options().items()}
+    assert {name: ours[name] for name in DEFAULT_VALUES} == {**DEFAULT_VALUES, "scheduler": None}
+    assert next(iter(SCHEDULERS)) == DEFAULT_VALUES["scheduler"]
 
 
 @pytest.mark.parametrize("value", [5, [1, 2], {"lok": "a"}, [{"requirements": None}], [{}]])

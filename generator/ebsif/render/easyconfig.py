@@ -30,6 +30,7 @@ DEFAULT_VALUES = {
     "image": "own",
     "init": "image",
     "gpu_option": True,
+    # without it, ranks read the variables of whatever has started them
     "scheduler": "slurm",
     "lustre_striping": list(STRIPING),
     "one_container": "refuse",
