@@ -125,6 +125,12 @@ def is_duration(text: str) -> str:
     return f"{hours + minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
 
 
+def seconds_in(duration: str) -> int:
+    """Return the seconds of a duration in hours:minutes:seconds."""
+    hours, minutes, seconds = map(int, duration.split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
 def is_day(text: str) -> str:
     """Return a text if the date that it may begin with (2026-01-23, 20260123, 2026-01, 2026) exists."""
     found = re.match(r"(20\d\d)(?:-?(\d\d)(?:-?(\d\d))?)?(?!\d)", text)

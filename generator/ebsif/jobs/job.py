@@ -23,6 +23,7 @@ from easybuild.easyblocks.generic.container.values import (
     is_in_any,
 )
 
+from ebsif.catalog.fieldtypes import seconds_in
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.jobs.launchers import LAUNCHERS, Launcher, Native, Ray, Share, WithServer
@@ -172,7 +173,7 @@ def script(
         launcher=launcher,
         settings=launcher.settings(share),
         qos=partition.qos,
-        seconds=seconds(time),
+        seconds=seconds_in(time),
         arguments=arguments(request, site, catalogs),
         comment=launcher.comment(share),
         program=program(request, site, launcher, share),
@@ -180,7 +181,7 @@ def script(
         stage=request.stage or site.stage,
         submit=f"{' '.join(scheduler_of(site).submit)} {name}",
         then="requeue" if request.requeue else "next" if request.segments > 1 else "end",
-        timer=timer(request, site, seconds(time)),
+        timer=timer(request, site, seconds_in(time)),
         options="--remove-caches " if site.caches.remove else "",
     )
 
@@ -196,7 +197,9 @@ def launcher_of(request: JobRequest, versions: Mapping[str, str] = {}) -> Launch
         raise JobError(f"--launcher {request.launcher} starts ranks: a server runs without it, or with {Ray.name}")
     if request.nodes > 1 and request.launcher == Native.name:
         raise JobError(f"a server runs on one node: for one that uses several nodes by Ray, add --launcher {Ray.name}")
-    return WithServer(launcher, server_of(request.server, request.ready or "", versions), seconds(request.ready_within))
+    return WithServer(
+        launcher, server_of(request.server, request.ready or "", versions), seconds_in(request.ready_within)
+    )
 
 
 def check(request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus: int, time: str) -> None:
@@ -207,7 +210,7 @@ def check(request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.insecure and request.launcher != Ray.name and request.server is None:
         raise JobError(f"--insecure only has a meaning with --launcher {Ray.name} or --server")
-    if request.signal and request.signal >= seconds(time):
+    if request.signal and request.signal >= seconds_in(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     scheduler = scheduler_of(site)
     if request.signal and 0 < scheduler.signals_within < request.signal:
@@ -269,12 +272,6 @@ def option(field: Field) -> str:
     return f"--{field.name.replace('_', '-')}"
 
 
-def seconds(time: str) -> int:
-    """Return the seconds of a duration in hours:minutes:seconds."""
-    hours, minutes, rest = map(int, time.split(":"))
-    return hours * 3600 + minutes * 60 + rest
-
-
 def scheduler_of(site: Site) -> type[Scheduler]:
     """Return the scheduler of a site."""
     return SCHEDULERS[site.scheduler.kind]
@@ -298,7 +295,7 @@ def install_script(easyconfig: str, options: list[str], request: JobRequest, sit
         memory=request.memory or install.memory,
         qos=partition.qos,
         time=time,
-        seconds=seconds(time),
+        seconds=seconds_in(time),
         modules=install.modules,
         easyconfig=easyconfig,
         options=options,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
+from ebsif.catalog.fieldtypes import seconds_in
 from ebsif.catalog.site import Partition, Site
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
@@ -80,7 +81,8 @@ def form_values(site: Site) -> dict[str, Any]:
         "options": {name: option_data(one, "gpus" in form) for name, one in scheduler.partitions.items()},
         "cpus": chosen.cpus_per_task,
         "gpus": min(1, chosen.gpus),
-        "hours": hours(scheduler.time),
+        # whole ones
+        "hours": math.ceil(seconds_in(scheduler.time) / 3600),
     }
 
 
@@ -116,12 +118,6 @@ def megabytes(partition: Partition) -> Optional[int]:
     """Return the memory of a node in MB; None if the profile doesn't say, or in another notation."""
     found = re.fullmatch(r"(\d+)([KMGT]?)B?", (partition.memory or "").upper())
     return found and int(int(found.group(1)) * MEGABYTES[found.group(2)])
-
-
-def hours(time: str) -> int:
-    """Return a duration (hours:minutes:seconds) in whole hours, rounded up."""
-    whole, minutes, seconds = map(int, time.split(":"))
-    return whole + math.ceil((minutes * 60 + seconds) / 3600)
 
 
 def check_jupyterlab(installation: Installation) -> None:
