@@ -66,7 +66,8 @@ def check_the_first_week(said, mine):
     # V-01
     assert re.search(r"packaging 25\.0 instead of the image's 26", said)
     assert f"install it with: module unload {mine}; eb {mine.replace('/', '-')}.2.eb\n" in said
-    assert f"the earlier module stays as it is: module load {mine} (to remove it: ebsif remove {mine})" in said
+    stays = f"the earlier module stays as it is: module load {mine}"
+    assert f"{stays} (to keep only the newest: ebsif remove mine --older)" in said
     assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said

@@ -42,7 +42,9 @@ RECORDED = """\
 lines of a command
 \t[started at: 2026-11-22 17:12:58]
   >> command completed: exit 0, ran in 00h00m07s
-  >> 10 packages added
+  >> 1 package added
+  >> stage 'more packages'
+  >> 9 packages added
 PAUSE
 == ... (took 12 secs)
 == testing...

@@ -48,12 +48,13 @@ STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
 # messages of the easyblocks that stay on the line of a step
 RESULTS = {
-    r"(\d+ packages? added)$": "{}",
     r"building (\S+) again without isolation": "{} built without isolation",
     r"packages of .* that stay as they are: (\d+)$": "{} taken over",
     "the image is (not copied): ": "image {}",
     "user software is (.*) in one file$": "{} packed",
 }
+# of a stage
+ADDED = re.compile(r"(\d+) packages? added$")
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # EasyBuild colors the report of a failed command even in a file
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -191,6 +192,7 @@ class OutputReader:
         self.result = Result()
         self.error: list[str] = []
         self.is_trace = self.is_warning = False
+        self.added = 0
         # the last message about the step, when it came, and the build directory
         self.message, self.since = "", 0.0
         self.folder: Optional[Path] = None
@@ -241,6 +243,9 @@ class OutputReader:
         if imported:
             self.result.imported = len(imported[1].split(", "))
             self.steps.detail(output.format_count(self.result.imported, "package"))
+        if added := ADDED.match(text):
+            self.added += int(added[1])
+            self.steps.detail(f"{output.format_count(self.added, 'package')} added", "added")
         for pattern, detail in RESULTS.items():
             result = re.match(pattern, text)
             if result:

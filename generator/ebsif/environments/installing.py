@@ -66,8 +66,8 @@ def install(
         )
     there = Installation(place.installation, place.module, place.file, place.use)
     if place.file.exists():
+        word = places.word(there)
         if not done.skipped:
-            word = places.word(there)
             name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
             say = output.note if done.warned else output.done
             say(f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}")
@@ -81,7 +81,7 @@ def install(
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
         is_elsewhere = any(option.startswith(ELSEWHERE) for option in request.more)
         if is_new and not done.skipped and not is_elsewhere and places.is_found(there):
-            output.hint(f"undo: ebsif remove {shown(there)}")
+            output.hint(f"undo: ebsif remove {word}")
         output.hint(f"load it with: {there.load}")
     if request.json:
         print_result(there, is_new=True)

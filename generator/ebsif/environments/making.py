@@ -225,6 +225,6 @@ def report_earlier(request: Request, extension: Extension) -> None:
     """Say that the module that was changed stays, once its successor is installed."""
     if extension.is_change and extension.before and not request.again:
         output.hint(
-            f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
-            f"{extension.before.module})"
+            f"the earlier module stays as it is: {extension.before.load} (to keep only the newest: ebsif remove "
+            f"{extension.name} --older)"
         )

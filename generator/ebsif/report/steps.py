@@ -39,7 +39,7 @@ class Step:
     name: str
     important: bool = True
     watch: Optional[Callable[[], Now]] = None
-    details: list[str] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
     start: float = field(default_factory=time.monotonic)
     # what the last line in a file said, and how long the next one takes
     said: str = ""
@@ -58,7 +58,7 @@ class Step:
     @property
     def line(self) -> str:
         """The line of a step that is done."""
-        return self.label(self.name, ", ".join(self.details))
+        return self.label(self.name, ", ".join(self.details.values()))
 
     def current_line(self, width: Optional[int] = None) -> str:
         """Return the line of a step that isn't done: one that fits a width, or the whole one for a file."""
@@ -131,10 +131,10 @@ class Steps:
             self.end()
             self.step = Step(name, important, watch)
 
-    def detail(self, text: str) -> None:
-        """Add a text to the line of the current step."""
+    def detail(self, text: str, kind: str = "") -> None:
+        """Add a text to the line of the current step, in place of the earlier one of its kind."""
         if self.step:
-            self.step.details.append(text)
+            self.step.details[kind or text] = text
 
     def end(self) -> None:
         """End the current step, if there is one."""
