@@ -27,7 +27,7 @@ from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import UnfitError, read_written, write_seen
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
-from ebsif import files
+from ebsif import files, filling
 from ebsif.eb.easyconfigtext import WRITTEN
 from ebsif.errors import EbsifError
 from ebsif.installed import places, removal
@@ -461,7 +461,7 @@ def refuse(function, *arguments, **named):
 
 def fill(directory):
     """Fill a directory with a file."""
-    with files.filled(directory, "docs", overwrite=True) as made:
+    with filling.filled(directory, "docs", overwrite=True) as made:
         (made / "page").write_text("text")
 
 

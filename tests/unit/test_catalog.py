@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from easybuild.easyblocks.generic.container.literals import literals
-from ebsif import files
+from ebsif import files, filling
 from ebsif.catalog import merge, reading, records, schema, selection, site, yamlerrors
 from ebsif.catalog.container import CatalogError
 from ebsif.check.easyconfigs import differences
@@ -556,8 +556,8 @@ def test_two_commands_that_render(read, tmp_path):
         rendering.write_easyconfigs([one], tmp_path)
     process.join()
     assert process.exitcode == 0
-    digests = {str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)}
-    assert files.read_digests(tmp_path / rendering.WRITTEN) == digests
+    digests = {str(path.relative_to(tmp_path)): filling.digest(path) for path in (one.path, other.path)}
+    assert filling.read_digests(tmp_path / rendering.WRITTEN) == digests
 
 
 def test_the_default_version(read, monkeypatch):

@@ -12,7 +12,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from ebsif import files
+from ebsif import files, filling
 from ebsif.errors import EbsifError
 
 
@@ -90,11 +90,11 @@ def test_a_link_stays(tmp_path):
         files.replace(tmp_path / name, "new")
         assert (tmp_path / name).is_symlink()
         assert (tmp_path / "shared" / name).read_text() == "new"
-    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+    with filling.filled(tmp_path / "made", "docs", overwrite=False) as made:
         (made / "there").write_text("one")
     (tmp_path / "made/there").rename(tmp_path / "shared/there")
     (tmp_path / "made/there").symlink_to(tmp_path / "shared/there")
-    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+    with filling.filled(tmp_path / "made", "docs", overwrite=False) as made:
         (made / "there").write_text("two")
     assert (tmp_path / "made/there").is_symlink()
     assert (tmp_path / "shared/there").read_text() == "two"
@@ -125,7 +125,7 @@ def test_a_directory_that_can_not_be_filled(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr(tempfile._os, "mkdir", refuse_directory)
-    with pytest.raises(PermissionError) as error, files.filled(tmp_path / "made", "docs", overwrite=False):
+    with pytest.raises(PermissionError) as error, filling.filled(tmp_path / "made", "docs", overwrite=False):
         pass
     assert error.value.filename == str(tmp_path / "made")
 
@@ -134,9 +134,9 @@ def test_a_list_of_files_that_names_others(tmp_path):
     """C-04: a list of files that somebody else has written lets nothing outside of the directory be removed."""
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "made").mkdir()
-    digest = files.digest(tmp_path / "mine")
+    digest = filling.digest(tmp_path / "mine")
     (tmp_path / "made/.ebsif-docs").write_text(f"{digest}  ../mine\n{digest}  {tmp_path}/mine\n")
-    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+    with filling.filled(tmp_path / "made", "docs", overwrite=False) as made:
         (made / "new").touch()
     assert (tmp_path / "mine").exists() and (tmp_path / "made/new").exists()
 
@@ -147,6 +147,6 @@ def test_a_damaged_list_of_files(tmp_path):
         (tmp_path / "new").write_text("mine")
         (tmp_path / ".ebsif-docs").write_bytes(b"\xff\xfe")
         refused = contextlib.nullcontext() if overwrite else pytest.raises(EbsifError, match="--overwrite")
-        with refused, files.filled(tmp_path, "docs", overwrite) as made:
+        with refused, filling.filled(tmp_path, "docs", overwrite) as made:
             (made / "new").touch()
         assert (tmp_path / "new").read_text() == ("" if overwrite else "mine")

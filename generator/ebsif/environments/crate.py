@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ebsif import files, version
+from ebsif import filling, version
 from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError, how_to_add
 from ebsif.installed.sbom import BILL_OF_MATERIALS
@@ -31,13 +31,13 @@ LICENSE = re.compile(r"(?!LicenseRef-)[A-Za-z0-9.-]+")
 
 
 def write(portable: Portable, directory: Path, overwrite: bool) -> None:
-    """Write a crate with lock, bill of materials, easyconfig and metadata into a directory; see `files.filled`."""
+    """Write a crate with lock, bill of materials, easyconfig and metadata into a directory; see `filling.filled`."""
     try:
         # takes long to import
         from rocrate.rocrate import ROCrate
     except ImportError:
         raise EbsifError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
-    with files.filled(directory, "export", overwrite) as made, tempfile.TemporaryDirectory() as sources:
+    with filling.filled(directory, "export", overwrite) as made, tempfile.TemporaryDirectory() as sources:
         crate = ROCrate()
         describe(crate, portable)
         for name, text in portable.texts.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from ebsif import files
+from ebsif import files, filling
 from ebsif.catalog.container import CatalogError, Container
 from ebsif.catalog.selection import duplicates
 from ebsif.catalog.site import Site
@@ -139,11 +139,11 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     found = {}
     # not between a file and its digest, which another process writes
     with files.alone(output):
-        written = files.read_digests(output / WRITTEN)
+        written = filling.read_digests(output / WRITTEN)
         for one, path, text in changing:
             name, before, now = str(path.relative_to(output)), site_of(text), site_of(one.text)
             # without a digest (from a checkout) its first line says that a file was rendered
-            if not before or (name in written and files.is_changed(output, name, written)):
+            if not before or (name in written and filling.is_changed(output, name, written)):
                 found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalog")
             elif now and before != now:
                 found[one.path] = Refusal(
@@ -174,7 +174,7 @@ def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -
 
 def write_easyconfigs(chosen: Iterable[Rendered], output: Path) -> None:
     """Write easyconfigs and their digests; see `write`."""
-    written = files.read_digests(output / WRITTEN)
+    written = filling.read_digests(output / WRITTEN)
     digests = dict(written)
     for one in chosen:
         name = str(one.path.relative_to(output))
@@ -183,12 +183,12 @@ def write_easyconfigs(chosen: Iterable[Rendered], output: Path) -> None:
         elif name not in written and not one.moved_from:
             # nothing to do, possibly in a directory that can't be written
             continue
-        digests[name] = files.digest(one.path)
+        digests[name] = filling.digest(one.path)
         if one.moved_from:
             one.moved_from.unlink()
             digests.pop(str(one.moved_from.relative_to(output)), None)
     if digests != written:
-        files.replace(output / WRITTEN, files.list_of(digests), shared=True)
+        files.replace(output / WRITTEN, filling.list_of(digests), shared=True)
 
 
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:

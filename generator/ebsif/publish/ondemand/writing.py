@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.values import shown_module
 
-from ebsif import files
+from ebsif import files, filling
 from ebsif.catalog.fieldtypes import seconds_in
 from ebsif.catalog.site import Partition, Site
 from ebsif.errors import EbsifError
@@ -48,7 +48,7 @@ def write_app(
     }
     names = templates.list_templates(filter_func=lambda name: name.startswith("app/"))
     texts = {name: templates.get_template(name).render(values) for name in names}
-    with files.filled(place, "ood", overwrite) as made:
+    with filling.filled(place, "ood", overwrite) as made:
         for name, text in texts.items():
             path = made / name.removeprefix("app/").removesuffix(".j2")
             files.replace(path, text)

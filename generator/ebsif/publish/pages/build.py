@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
-from ebsif import files, version
+from ebsif import filling, version
 from ebsif.catalog import merge, selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.packagenames import OTHER_NAMES
@@ -42,7 +42,7 @@ def build(
     overwrite: bool = False,
 ) -> None:
     """Build the pages of sites in a directory; files that this function has not written are only lost on request."""
-    with files.filled(directory, "docs", overwrite) as made:
+    with filling.filled(directory, "docs", overwrite) as made:
         write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
 

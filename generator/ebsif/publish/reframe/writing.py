@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.imageprograms import IMPORTS, read_p
 from easybuild.easyblocks.generic.container.schedulers import PBS, SCHEDULERS, Slurm
 from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
-from ebsif import files
+from ebsif import filling
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Partition, SchedulerSettings, Site
 from ebsif.errors import EbsifError
@@ -34,7 +34,7 @@ def write(
     if not modules:
         raise EbsifError(f"no container to check in the catalog of {site.name}: archived ones are left out")
     data = {"site": site_data(site, partitions or [None]), "modules": modules}
-    with files.filled(place, "reframe", overwrite) as made:
+    with filling.filled(place, "reframe", overwrite) as made:
         shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         for program in ("allreduce.py", "inside.py"):
             shutil.copy(PROGRAMS / program, made / "programs")
