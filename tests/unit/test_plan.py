@@ -5,6 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ebsif.cli import main
@@ -87,11 +88,7 @@ def place_in(folder):
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
     """Issue 20: Ctrl-C: the last line says where the easyconfig is."""
-
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "install", interrupt)
+    monkeypatch.setattr(running, "install", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         installing.install(place_in(tmp_path), Request("extend", rebuild=True), "--sourcepath=x")
     assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from ebsif import cli
@@ -284,11 +285,7 @@ def test_layouts_that_can_not_be_written_or_read(tmp_path):
 
 def test_control_characters_reach_no_terminal(capsys, monkeypatch):
     """What others have written is shown with its control characters escaped, lines stay lines."""
-
-    def fail(*_):
-        raise EbsifError("module \x1b]0;title\x07 of\n\tanother")
-
-    monkeypatch.setattr(cli, "run", fail)
+    monkeypatch.setattr(cli, "run", Mock(side_effect=EbsifError("module \x1b]0;title\x07 of\n\tanother")))
     assert cli.main(["list"]) == 3
     output.note("the image \x1b[31m")
     output.hint("the image \x1b[32m")

@@ -14,6 +14,7 @@ from collections import UserDict
 from logging import getLogger
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from easybuild.easyblocks.generic.container import framework, reinstallation, usersoftware
@@ -33,6 +34,8 @@ from support import CONTAINER_FILES
 
 pytestmark = pytest.mark.usefixtures("configuration")
 SOFTWARE, SQUASHFS = "user-software", "user-software.squashfs"
+FULL = OSError(errno.ENOSPC, "No space left")
+DENIED = PermissionError(errno.EACCES, "Permission denied")
 
 
 def replacement(root, is_beside=False):
@@ -86,11 +89,6 @@ def stop_without_a_terminal(*_):
     raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
-def refuse(*_):
-    """Stand for a function that needs to write where this account can't."""
-    raise PermissionError(errno.EACCES, "Permission denied")
-
-
 @pytest.mark.parametrize("number, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGHUP, BrokenPipeError)])
 def test_a_second_signal(tmp_path, monkeypatch, number, error):
     """S002-44, H25: after two signals, the earlier installation is back, and nothing else stays."""
@@ -104,12 +102,9 @@ def test_a_second_signal(tmp_path, monkeypatch, number, error):
         easyblock.activate_installation()
         os.kill(os.getpid(), number)
 
-    def no_space(*_):
-        raise OSError(errno.ENOSPC, "No space left")
-
     monkeypatch.setattr(os, "rename", functools.partial(interrupted, os.rename))
     monkeypatch.setattr(reinstallation, "remove_dir", functools.partial(interrupted, shutil.rmtree))
-    monkeypatch.setattr(ContainerInstall, "record_files", functools.partial(interrupted, no_space))
+    monkeypatch.setattr(ContainerInstall, "record_files", functools.partial(interrupted, Mock(side_effect=FULL)))
     monkeypatch.setattr(EasyBlock, "run_step", step)
     new = replacement(tmp_path / "1.0", is_beside=True)
     easyblock = easyblock_of(new)
@@ -147,11 +142,8 @@ def test_an_earlier_installation_that_can_not_be_removed(tmp_path, monkeypatch):
     """S002-44: a container has its files open on NFS: what is left of it never replaces the new installation."""
     (tmp_path / "software").mkdir()
     directories(tmp_path / "software", "1.0", "1.0.replace")
-
-    def fail(path):
-        raise OSError(errno.EBUSY, "Device or resource busy", path)
-
-    monkeypatch.setattr(reinstallation, "remove_dir", fail)
+    busy = OSError(errno.EBUSY, "Device or resource busy")
+    monkeypatch.setattr(reinstallation, "remove_dir", Mock(side_effect=busy))
     new = replacement(tmp_path / "software/1.0", is_beside=True)
     new.activate()
     new.complete(None, is_removed=True)
@@ -322,7 +314,7 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
 def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     """easybuild D4: the parent directory is not writable: an error, and nothing is lost."""
     software = installation(tmp_path / "1.0")
-    monkeypatch.setattr(shutil, "move", refuse)
+    monkeypatch.setattr(shutil, "move", Mock(side_effect=DENIED))
     with pytest.raises(EasyBuildError, match="Move or remove it yourself"):
         software.set_aside(["user-software"], software)
     assert software.changed() == []
@@ -498,7 +490,7 @@ def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, na
 
 def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     """S002-44: if it can't be moved to the new installation, the earlier one and its module are put back."""
-    monkeypatch.setattr(UserSoftware, "take_over", refuse)
+    monkeypatch.setattr(UserSoftware, "take_over", Mock(side_effect=DENIED))
     monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.replace_module())
     with pytest.raises((EasyBuildError, OSError), match="Permission denied"):
         replacing.run_step("module", [])
@@ -507,7 +499,7 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     assert (tmp_path / "software/1.0.lua").read_text() == "earlier"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, EasyBuildError("no"), OSError(errno.ENOSPC, "No space left")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, EasyBuildError("no"), FULL])
 def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     """defects W3: they are put back if a later step fails or is interrupted, and what was a link is one again."""
     shown, hidden, new = tmp_path / "1.0.lua", tmp_path / ".1.0.lua", tmp_path / "new"
@@ -522,12 +514,9 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
             path.unlink(missing_ok=True)
             path.write_text("new")
 
-    def fail(*_):
-        raise error
-
     monkeypatch.setattr(EasyBlock, "run_step", change)
     easyblock.run_step("prepare", [])
-    monkeypatch.setattr(EasyBlock, "run_step", fail)
+    monkeypatch.setattr(EasyBlock, "run_step", Mock(side_effect=error))
     with pytest.raises((KeyboardInterrupt, EasyBuildError)):
         easyblock.run_step("sanitycheck", [])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua"]
@@ -536,7 +525,7 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     easyblock.run_step("module", [])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua", "new"]
     with pytest.raises(OSError, match="No space"):
-        monkeypatch.setattr(shutil, "copy2", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
+        monkeypatch.setattr(shutil, "copy2", Mock(side_effect=FULL))
         kept.keep(str(hidden))
     kept.put_back()
     assert hidden.read_text() == "new"
@@ -549,7 +538,7 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     [
         (KeyboardInterrupt, "build", {"stages"}),
         (EasyBuildError("no"), "test", {"stages"}),
-        (OSError(errno.ENOSPC, "No space left"), "build", {"stages"}),
+        (FULL, "build", {"stages"}),
         (KeyboardInterrupt, "install", {"stages", "user-software"}),
         (StopException, "build", {"stages", "user-software", "pip-cache", "home", "tmp"}),
     ],
@@ -561,12 +550,8 @@ def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left
     for name in ("user-software", "pip-cache", "home", "tmp", "stages"):
         (tmp_path / name / "more").mkdir(parents=True)
         (tmp_path / name / "more").chmod(0o555)
-
-    def fail(*_):
-        raise error
-
     monkeypatch.setattr(ContainerVenv, "stages", ["requirements"])
-    monkeypatch.setattr(EasyBlock, "run_step", fail)
+    monkeypatch.setattr(EasyBlock, "run_step", Mock(side_effect=error))
     new = Reinstallation(str(tmp_path / "1.0"), "", True, getLogger())
     easyblock = easyblock_of(new, easyblock_class, builddir=str(tmp_path))
     with pytest.raises((KeyboardInterrupt, EasyBuildError, OSError, StopException)):

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ebsif import selftest
@@ -125,12 +126,8 @@ def test_a_directory_that_cannot_be_bound(tmp_path, monkeypatch, capsys, name):
 
 def test_ctrl_c(tmp_path, monkeypatch, capsys):
     """A-05: after Ctrl-C, the last line names the directory."""
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(selftest.SelfTest, "examine", interrupted)
+    monkeypatch.setattr(selftest.SelfTest, "examine", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "argv", ["ebsif", "selftest", "image.sif"])
     Path("image.sif").touch()
     assert main() == 3 and "image.sif is not a SIF file: give an image, or the name" in capsys.readouterr().err
