@@ -200,12 +200,7 @@ def test_the_family_used_last_is_marked_if_none_matches():
 
 
 def test_images_of_nvidia_and_amd():
-    """
-    61, point 7: the records of both vendors' images need no editing.
-
-    NVIDIA's has the version under which NVIDIA publishes it, and that of the package is a component. AMD's, which
-    gets NVIDIA's family, says how its own Python is activated.
-    """
+    """61, point 7: NVIDIA's has the version under which it is published; AMD's says how its Python is activated."""
     torch = "2.7.0a0+7c8ec84.nv25.3"
     more = {"release": "25.03", "system": "Ubuntu 24.04.2 LTS"}
     nvidia = found("pytorch_25.03-py3.sif", {"torch": torch}, {LABEL: "24.04"}, **more)

@@ -69,15 +69,10 @@ def read(tmp_path):
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "easyconfigs").rglob("*.eb")), ids=lambda path: path.name)
 def test_easyconfigs_pass_the_rules_of_easybuild(path):
-    """
-    easybuild, upstream's suites: the rules that upstream tests check in easyconfigs.
-
-    test_pr_python_packages: Python runs without packages in the home directory (-s).
-    test_downloadable_or_instructions: files that can't be downloaded have instructions.
-    template_easyconfig_test: file name and directory are as expected, no parameter is set twice.
-    """
+    """easybuild, upstream's suites: test_pr_python_packages, test_downloadable_or_instructions, and file names."""
     text = path.read_text()
     values = literals(text)
+    # no packages in the home directory
     for line in text.splitlines():
         runs = re.search(r"\bpython\S* (?:-[a-z]+ )*(?:-c|-m|cc|\S+\.py) ", line)
         assert line.startswith("#") or not runs or re.search(r"\bpython\S* (?:-[a-z]+ )*-s ", line), line
@@ -463,10 +458,7 @@ def test_variables_that_are_unset(read, table, place):
 
 
 def test_the_recipe_of_archer2():
-    """
-    S003-21: the stages of the site's instructions in order, with its 24 packages besides torch, mpi4py and
-    Horovod (for pip's arguments see test_stage_texts); source and package version of torch are recorded.
-    """
+    """S003-21: the stages of the site's instructions in order, with its 24 packages (see test_stage_texts, too)."""
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     stages = {stage.name: stage for stage in one.stages}
     in_order = "build tools, supporting packages, torch, torch packages, tensorboard, mpi4py, horovod"

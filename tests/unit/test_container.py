@@ -220,12 +220,7 @@ def test_easybuild_documents_the_two_easyblocks():
 
 @pytest.mark.parametrize("easyblock", [ContainerInstall, ContainerVenv])
 def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
-    """
-    house 2.1: the checks of the tests that easybuild-easyblocks generates for each file in easyblocks/*/.
-
-    The first class of the file is the easyblock; each of its own parameters has a legal name and a description, and
-    none is mandatory. (For `--module-only` without an installation see test_lumi.py.)
-    """
+    """house 2.1: what generated tests of easybuild-easyblocks check in each file (`--module-only`: test_lumi)."""
     text = Path(sys.modules[easyblock.__module__].__file__).read_text()
     assert re.search(r"^class (\w+)\(", text, re.MULTILINE)[1] == easyblock.__name__
     assert not re.search(r"log\.(error|exception|raiseException)\(", text)
