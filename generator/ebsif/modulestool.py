@@ -84,8 +84,9 @@ def have_module_files(modules: Iterable[str]) -> set[str]:
     for directory in directories_of_modules():
         for software, wanted in names.items():
             try:
-                present = {name.removesuffix(".lua").lstrip(".") for name in os.listdir(directory / software)}
+                names_there = os.listdir(directory / software)
             except OSError:
                 continue
+            present = {modulerc.without_dot(modulerc.version_of(name)) for name in names_there}
             there.update(module for module in wanted if module.rpartition("/")[2] in present)
     return there

@@ -23,6 +23,8 @@ from .literals import literals
 from .record.lockfile import RECORD
 from .written import MOST_TEXT, read_regular
 
+# how the names of module files in Lua end
+LUA = '.lua'
 # Lmod reads both, Environment Modules the second one
 FILES = ('.modulerc.lua', '.modulerc')
 # Lines that give a module further names, as EasyBuild and people write them.
@@ -203,8 +205,18 @@ def root_of(path: str) -> Optional[str]:
 
 def file_of(folder: str, version: str) -> Optional[str]:
     """Return the module file of a version, which may be hidden, in a directory; None if there is none."""
-    paths = (os.path.join(folder, dot + without_dot(version) + end) for dot in ('', '.') for end in ('.lua', ''))
+    paths = (os.path.join(folder, name) for name in file_names(without_dot(version)))
     return next(filter(os.path.isfile, paths), None)
+
+
+def file_names(version: str) -> List[str]:
+    """Return the names that the module file of a version may have, in Lua or Tcl, at last those of a hidden module."""
+    return [dot + version + end for dot in ('', '.') for end in (LUA, '')]
+
+
+def version_of(name: str) -> str:
+    """Return the version whose module file has a name."""
+    return name[:-len(LUA)] if name.endswith(LUA) else name
 
 
 def dated_modules(folder: str, alias: str) -> List[Dated]:
@@ -214,7 +226,7 @@ def dated_modules(folder: str, alias: str) -> List[Dated]:
     found = []
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
-        version = name[:-len('.lua')] if name.endswith('.lua') else name
+        version = version_of(name)
         date = date_in(without_dot(version), alias)
         # links are earlier names of modules that were hidden
         root = root_of(path) if date and not os.path.islink(path) else None

@@ -294,7 +294,7 @@ def module_files(
     closed = [] if closed is None else closed
     if name:
         head, _, version = name.rpartition("/")
-        paths = iter([directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")])
+        paths = iter([directory / head / one for one in modulerc.file_names(version)])
     else:
         paths = paths_below(directory, closed)
     for path in paths:
@@ -305,7 +305,7 @@ def module_files(
                 path = directory / target.relative_to(tree)
         root = root_in(path, closed)
         if root and (not only_complete or is_there(root / lockfile.RECORD)):
-            yield Installation(root, str(path.relative_to(directory)).removesuffix(".lua"), path, directory)
+            yield Installation(root, modulerc.version_of(str(path.relative_to(directory))), path, directory)
 
 
 def paths_below(directory: Path, closed: list[OSError]) -> Iterator[Path]:

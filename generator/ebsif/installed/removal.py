@@ -95,7 +95,7 @@ def plan(
     for path in removal.paths:
         check_removable(path)
     folder = installation.file.parent if installation.file else None
-    for path in (folder / ".modulerc", folder / ".modulerc.lua") if folder else ():
+    for path in (folder / name for name in modulerc.FILES) if folder else ():
         if text_without(path, installation.module, removal.heirs) is not None:
             removal.lines.append(path)
     # last, so that we don't ask to remove dependents in vain
