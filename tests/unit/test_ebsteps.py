@@ -311,6 +311,9 @@ def test_what_eb_does(tmp_path):
     log.write_text(f"{'x' * 5000}\n{PIP_LOG}\n")
     os.utime(log, (2e10, 2e10))
     assert reader.now() == Now(PIP_LOG.splitlines()[-1].strip())
+    log.write_text("Requirement already satisfied: jinja2>=3 in /opt/lib (from torch->-r a.txt (line 1)) (3.1)\n")
+    os.utime(log, (2e10, 2e10))
+    assert reader.now() == Now("Requirement already satisfied: jinja2>=3")
     reader.output("== installing...")
     assert reader.message == ""
     # a name may read like the rest of the message

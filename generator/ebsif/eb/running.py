@@ -261,7 +261,8 @@ class OutputReader:
         logs = self.folder.glob("stages/*/pip.log") if self.folder else ()
         for log in logs:
             if log.stat().st_mtime > self.since:
-                return Now(last_line(log))
+                # without where a package is, and what needs it
+                return Now(re.sub(r" in /\S*| \(from .*", "", last_line(log)))
         return Now(self.message)
 
 
