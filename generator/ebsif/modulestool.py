@@ -14,6 +14,9 @@ from ebsif import files, processes
 
 LONGEST = 120  # seconds; without a cache, Lmod reads all module files
 SCRIPTS = Path(__file__).parent / "sh"
+# Where EasyBuild installs by default, below the home directory, and the directory of all modules there.
+DEFAULT_PREFIX = ".local/easybuild"
+MODULES = "modules/all"
 
 
 def command(environment: Mapping[str, str] = os.environ) -> str:
@@ -49,7 +52,7 @@ def directories_of_modules() -> list[Path]:
     prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
     if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
         named.append(f"{os.environ['EASYBUILD_INSTALLPATH_MODULES']}/all")
-    places = [*named, *(f"{prefix}/modules/all" for prefix in (*prefixes, files.home() / ".local/easybuild"))]
+    places = [*named, *(f"{prefix}/{MODULES}" for prefix in (*prefixes, files.home() / DEFAULT_PREFIX))]
     return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if may_be_there(place)]
 
 

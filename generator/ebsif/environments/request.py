@@ -11,11 +11,10 @@ from ebsif import files
 from ebsif.eb import framework
 from ebsif.environments.extension import ExtendingError
 from ebsif.installed.names import Names
+from ebsif.modulestool import DEFAULT_PREFIX
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
-# Where EasyBuild installs by default, below the home directory.
-DEFAULT_PREFIX = ".local/easybuild"
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,8 @@ from ebsif.catalog.container import Container
 from ebsif.eb import easyconfigtext, framework
 from ebsif.files import is_there
 from ebsif.installed import lock
-from ebsif.modulestool import directories_of_modules
+from ebsif.modulestool import MODULES, directories_of_modules
 
-# Modules below a prefix of EasyBuild.
-MODULES = "modules/all"
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
 LARGEST = 4 * 1024 * 1024  # bytes of a module file

@@ -14,8 +14,8 @@ from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.files import is_there
 from ebsif.installed import places
-from ebsif.installed.places import MODULES, Installation, shown
-from ebsif.modulestool import directories_of_modules
+from ebsif.installed.places import Installation, shown
+from ebsif.modulestool import MODULES, directories_of_modules
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 # Software below a prefix of EasyBuild.
