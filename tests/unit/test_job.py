@@ -308,8 +308,7 @@ def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
     for _ in range(2):
         # the second time, it's there already
         assert cli.main([*words[:2], "-o", str(tmp_path / "job.sh"), *words[2:]]) == 0
-    written = (tmp_path / "job.sh").read_bytes()
-    assert written.endswith(printed.splitlines()[-1] + b"\n")
+    assert (tmp_path / "job.sh").read_bytes().endswith(printed.splitlines()[-1] + b"\n")
     write_program(tmp_path / "sbatch", f"#!/bin/bash\ncat >{tmp_path}/sent\necho 'Submitted batch job 41'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert job.submit(SCHEDULERS["slurm"], printed.decode(errors="surrogateescape")) == ["41"]

@@ -40,8 +40,7 @@ def test_files_for_citation_agree_with_the_project():
     assert CODEMETA["license"].endswith(f"/{about['license']}")
     needed = [f"Python{about['requires-python']}", *about["dependencies"]]
     assert list(map(Requirement, CODEMETA["softwareRequirements"])) == list(map(Requirement, needed))
-    repository = about["urls"].get("Repository")
-    assert CITATION.get("repository-code") == CODEMETA.get("codeRepository") == repository
+    assert CITATION.get("repository-code") == CODEMETA.get("codeRepository") == about["urls"].get("Repository")
 
 
 def test_the_release_has_a_day():

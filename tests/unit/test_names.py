@@ -347,13 +347,12 @@ def test_labeled_modules(prefix):
     assert names().find("PyTorch/2.13.0-demo").module == labeled
 
 
-def test_a_naming_scheme_with_categories(prefix, capsys):
+def test_a_naming_scheme_with_categories(prefix):
     """F-02, E-09: a module is found with its category (ai/PyTorch) and without; removing it leaves nothing of it."""
     for module in ("ai/PyTorch/2.9.0-x", "ai/PyTorch/2.10.0-x", "ai/Tool/1.0-x"):
         prefix.install(module, text="")
     for text in ("PyTorch", "PyTorch/2.10.0-x", "ai/PyTorch/2.10.0-x", "PyTorch/v2.10", "PyTorch-2.10.0-x.eb"):
         assert names().module(text) == "ai/PyTorch/2.10.0-x", text
-    assert "'PyTorch' is ai/PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
     prefix.install(f"ai/{MINE}")
     prefix.alias(f"ai/{MINE}", f"{BASE.partition('/')[2]}-mine")
     assert names().module("mine") == names().module(f"{BASE}-mine") == f"ai/{BASE}-mine"
@@ -808,8 +807,7 @@ def test_hashes_are_kept(prefix, ebsif):
     asked = stage("".join(f"{line}\n" for line in lines))
     prefix.install(MINE, packages=["einops==1.0", "rich==2.0", "hand==3.0"], stages=[asked])
     values = parameters_in(ebsif("lock", "mine", "--format", "eb").out)
-    pinned = stage(["hand==3.0", "rich==2.0"], "pinned")
-    assert values["requirements"] == [pinned, stage([lines[0], lines[2]])]
+    assert values["requirements"] == [stage(["hand==3.0", "rich==2.0"], "pinned"), stage([lines[0], lines[2]])]
 
 
 def test_stages_keep_their_options(prefix, ebsif):

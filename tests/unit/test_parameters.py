@@ -10,7 +10,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 from easybuild.base import exceptions
-from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig
 from easybuild.easyblocks.generic.container.runtime import Runtime, escape_bind
@@ -361,13 +360,6 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     described = block.make_module_description()
     assert ("Extensions: " + ", ".join(expected) in described) == bool(expected)
     assert ("numpy" in described) == (listed == "all")
-
-
-def test_a_container_is_no_component_of_a_bundle(easyblock):
-    """easybuild D13: EasyBuild would unpack the image: refused before anything is done."""
-    component = ("Example", "1.0", {"easyblock": "ContainerInstall", "sources": ["example.sif"]})
-    with pytest.raises(EasyBuildError, match="can't be a component of a Bundle"):
-        easyblock(f"components = [{component}]\nsources = []", cls=Bundle)
 
 
 @pytest.mark.parametrize(

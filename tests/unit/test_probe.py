@@ -141,8 +141,7 @@ def test_packages_whose_names_are_code():
     assert [need.on for need in found.needs] == ["c"] == found.compiled
     assert found.left_out == ['a"); os.execute("id 1', "b 1[exec id]", "c 1"]
     assert Packages.from_listing(description(seen[:1])).warning() == ""
-    record = Record(image_packages=['a"==1', "numpy==2.0"])
-    assert listed_packages("all", record) == [("numpy", "2.0")]
+    assert listed_packages("all", Record(image_packages=['a"==1', "numpy==2.0"])) == [("numpy", "2.0")]
 
 
 @pytest.mark.usefixtures("configuration")
