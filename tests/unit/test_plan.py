@@ -13,6 +13,7 @@ from ebsif.eb import framework, running
 from ebsif.environments import bases, downloads, extension, installing, making, plan
 from ebsif.environments.request import Request, install_command, require_places
 from ebsif.installed import places
+from ebsif.report import colors
 from prefixes import BASE, EASYCONFIG, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
@@ -313,6 +314,12 @@ def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, cap
             f"= 82 packages  {unchanged}",
             f"yes: A/1 can be installed: 83 packages (82 {unchanged})",
         ]
+    # N-04: at a terminal
+    with monkeypatch.context() as at_terminal:
+        at_terminal.setattr(colors, "are_on", lambda _: True)
+        for problem, start in (("", "\x1b[1;32myes:\x1b[0m A/1 "), ("x", "\x1b[1;31mno:\x1b[0m A/1 ")):
+            plan.show(plan.Plan(problem=problem), "A/1", "COMMAND")
+            assert capsys.readouterr().out.startswith(start)
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True, "hand 1.0": True}))
     eb_prefix.install(BASE, ["hand==1.0"], text="")
     said = ebsif("extend", BASE, "--add", "einops", "--name", "mine", "--check").out

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from ebsif.environments.extension import ExtendingError
 from ebsif.packages import condanames
 from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
-from ebsif.report import output
+from ebsif.report import colors, output
 
 # of container/diagnosis.py
 MISSING = re.compile(r"has a suitable version of (?P<name>[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)(?=[. ;,])")
@@ -214,13 +215,14 @@ def show(plan: Plan, name: str, command: str) -> None:
             if count or (what == "package" and not system)
         ]
         print(
-            f"yes: {name} can be installed: {' and '.join(counts)}"
+            f"{colors.paint('yes:', 'ok', sys.stdout)} {name} can be installed: {' and '.join(counts)}"
             f"{f' ({plan.before} {plan.unchanged})' if plan.before else ''}"
             f"{SEE_WARNING if plan.warned else ''}"
         )
         output.hint(f"install it with: {command}")
         return
-    print(f"no: {name} can't be installed: {output.printable(plan.problem)}")
+    no = colors.paint("no:", "error", sys.stdout)
+    print(f"{no} {name} can't be installed: {output.printable(plan.problem)}")
 
 
 def fill_wheelhouse(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()) -> list[Path]:
