@@ -36,7 +36,7 @@ PURELIB = "/user-software/venv/x/lib/python3/site-packages"
 PIP = ("pip", "26.0", "/opt/lib")
 
 
-def test_a_build_directory_with_a_colon(tmp_path):
+def test_a_build_directory_with_a_colon():
     """defects A6: the runtime's options can't escape it, so the error says which directory to change, and how."""
     with pytest.raises(EasyBuildError, match=r"The build directory /a:b/c contains a colon.* EASYBUILD_BUILDPATH or"):
         InstallContainer(None, "a.sif", "/a:b/c")

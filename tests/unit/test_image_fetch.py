@@ -169,7 +169,7 @@ def test_what_a_killed_process_has_left(files, target):
     assert sorted(path.name for path in target.parent.iterdir()) == there
 
 
-def test_directories_that_are_closed(files, tmp_path):
+def test_directories_that_are_closed(files):
     """E-15: where nothing can be written, the directory is named, and what to do."""
     with pytest.raises(EasyBuildError, match=r"nothing can be written to /proc/self.*--sourcepath"):
         get(files.source, "/proc/self/x.sif")
@@ -178,7 +178,11 @@ def test_directories_that_are_closed(files, tmp_path):
 def test_stripes(files, target, monkeypatch):
     """T-06: the directory in which an image is fetched or converted has its stripes."""
     said = []
-    monkeypatch.setattr(imagefetch, "make_striped", lambda *made: said.append((list(Path(made[0]).iterdir()), made[1])))
+
+    def make_striped(path, options):
+        said.append((list(Path(path).iterdir()), options))
+
+    monkeypatch.setattr(imagefetch, "make_striped", make_striped)
     get(files.source, target, striping=["-c", "2"])
     assert said == [([], ["-c", "2"])]
 

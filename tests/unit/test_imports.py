@@ -193,7 +193,7 @@ INDEX = "--extra-index-url https://download.pytorch.org/whl/"
         ("2.8", "1.0", None),
     ],
 )
-def test_builds_for_another_torch(tmp_path, torch, version, lines):
+def test_builds_for_another_torch(torch, version, lines):
     """F-10: the index follows from the label of torch; not every label has one."""
     code = textwrap.dedent(f"""
         import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})
