@@ -1137,6 +1137,13 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     extension.needs("torchmetrics", "numpy>1.20.0")
     said = " ".join(extension.ebsif(*command, "-n").err.split())
     assert "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires replaced" in said
+    # nobody is asked, and no image is started, for what is wrong anyway
+    extension.monkeypatch.setattr("ebsif.environments.replacing.confirmed", lambda *_: pytest.fail("asked"))
+    Path("r.txt").write_text("a b\n")
+    for module, wrong in ((BASE, ["-r", "r.txt"]), (BASE, ["--apt", "a b"]), ("mine", ["--remove", "nosuch"])):
+        name = ["--name", "rp"] if module == BASE else []
+        said = extension.ebsif("extend", module, "--replace", "numpy==1.19.0", *wrong, *name, status=3)
+        assert (said.out, "numpy" in said.err.partition("made with")[0]) == ("", False)
 
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):

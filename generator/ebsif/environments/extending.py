@@ -223,10 +223,11 @@ def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) ->
     request = wish.request
     image = before.image
     replaced = replacing.parse(wish.replace)
-    if not replacing.is_accepted(request, image, before.packages, replaced, wish.force):
-        return DECLINED
     wanted = typed_packages(wish, image.known)
     environment = change_it(wish, before, name, wanted.lines, replaced)
+    # nobody is asked about what can't be installed anyway
+    if not wanted.wrong and not replacing.is_accepted(request, image, before.packages, replaced, wish.force):
+        return DECLINED
     if not (request.rebuild or environment.is_changed or wanted.wrong):
         return environment
     own, why_not = impossible.checked(request, image, environment.own)
