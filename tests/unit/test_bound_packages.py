@@ -171,6 +171,10 @@ def test_stages_that_may_replace():
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
     assert allow([built], ["a==1"]) == [["a==1"], ["flash-attn"]]
     assert allow([], ["a==1"]) == [["a==1"]]
+    # commands stay when the package is removed
+    commands = {"name": "commands", "post": ["echo hi"]}
+    assert allow([commands], ["a==1"]) == [["a==1"], []]
+    assert allow([commands, {"name": "c", "requirements": ["b"]}], ["a==1"]) == [[], ["b", "a==1"]]
     # pip wants hashes for all packages of a stage, or for none
     assert allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"]) == [["a==1", "c==1"], ["b==1 --hash=sha256:0"]]
     locked = ["a==1 --hash=sha256:1", "b==1 --hash=sha256:0"]

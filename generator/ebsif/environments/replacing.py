@@ -71,8 +71,8 @@ def allow(stages: Sequence[Stage], replacements: Sequence[Replacement]) -> list[
 def added(stages: Sequence[Stage], line: str) -> list[Stage]:
     """Return stages with one more line, in the first one that may have it, else in a stage before them."""
     for number, stage in enumerate(stages):
-        # with hashes, pip wants them for all packages of a stage
-        if not stage.no_build_isolation and any(map(has_hash, stage.written)) == has_hash(line):
+        # with hashes, pip wants them for all packages of a stage; commands stay when the package is removed
+        if stage.lines and not stage.no_build_isolation and any(map(has_hash, stage.lines)) == has_hash(line):
             return [*stages[:number], stage.replace(requirements=[*stage.written, line]), *stages[number + 1 :]]
     return [Stage(name="replacements", requirements=[line]), *stages]
 
