@@ -7,6 +7,7 @@ import re
 import shlex
 import textwrap
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ebsif.catalog import reading, site, writing
@@ -495,9 +496,10 @@ def test_all_or_nothing(place, add, monkeypatch, failure, begun):
     (place / "ec").mkdir(exist_ok=True)
     status, (name, arguments, expected) = 3, FAILURES[failure]
     if failure == "the easyconfig can't be written":
+        full = Mock(side_effect=OSError(28, "No space left on device"))
         monkeypatch.setattr("ebsif.render.rendering.files.replace", full)
     elif failure == "interrupted":
-        monkeypatch.setattr("ebsif.render.rendering.files.replace", interrupt)
+        monkeypatch.setattr("ebsif.render.rendering.files.replace", Mock(side_effect=KeyboardInterrupt))
         status = 130
     said = add(name, *arguments, status=status).err.replace(str(place) + "/", "")
     assert expected in said and "Traceback" not in said
@@ -506,13 +508,3 @@ def test_all_or_nothing(place, add, monkeypatch, failure, begun):
     left.pop("own/mine/containers/.ebsif.lock", None)
     before.pop("own/mine/containers/.ebsif.lock", None)
     assert left == before
-
-
-def full(*_, **__):
-    """Fail as if the disk were full."""
-    raise OSError(28, "No space left on device")
-
-
-def interrupt(*_, **__):
-    """Fail as after Ctrl-C."""
-    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 import json
 import os
+from unittest.mock import Mock
 
 import pytest
 from ebsif.packages import requirements, venv
@@ -78,13 +79,9 @@ def test_damaged_origins():
 
 def test_a_wheel_in_a_closed_directory(monkeypatch):
     """E-08: of an administrator, for example: that its users can't look for it is no error."""
-
-    def denied(path, **_):
-        raise PermissionError(13, "Permission denied", str(path))
-
     origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
     with monkeypatch.context() as closed:
-        closed.setattr(os, "stat", denied)
+        closed.setattr(os, "stat", Mock(side_effect=PermissionError(13, "Permission denied")))
         line, said = venv.requirement("a", "1.0", origin)
     assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
 

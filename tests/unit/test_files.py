@@ -10,25 +10,17 @@ import sys
 import tempfile
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from ebsif import files, filling
 from ebsif.errors import EbsifError
 
 
-def refuse(number):
-    """Return a lockf of a file system that has no locks."""
-
-    def lockf(*_):
-        raise OSError(number, "Function not implemented")
-
-    return lockf
-
-
 @pytest.mark.parametrize(("number", "works"), [(errno.ENOSYS, True), (errno.ENOLCK, True), (errno.EIO, False)])
 def test_file_systems_without_locks(tmp_path, monkeypatch, number, works):
     """R-10: where a file system can't lock files, commands go on without; other errors of locks are errors."""
-    monkeypatch.setattr(fcntl, "lockf", refuse(number))
+    monkeypatch.setattr(fcntl, "lockf", Mock(side_effect=OSError(number, "Function not implemented")))
     with contextlib.nullcontext() if works else pytest.raises(OSError, match="Errno 5"), files.locked(tmp_path):
         assert works
 

@@ -1,6 +1,7 @@
 """What an image can't have is said before pip starts. No image is needed."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
@@ -118,14 +119,9 @@ def test_packages_for_gpus_in_images_for_gpus(said, monkeypatch, torch):
 )
 def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, there, compiler):
     """N-07, issue 60: said before pip starts; not refused, because a wheel may fit."""
-
-    def programs_of(*_):
-        if there is None:
-            raise inspection.InspectionError("no image")
-        return there
-
+    answer = {"side_effect": inspection.InspectionError("no image")} if there is None else {"return_value": there}
     monkeypatch.setitem(THERE, "torch", torch)
-    monkeypatch.setattr(inspection, "programs_of", programs_of)
+    monkeypatch.setattr(inspection, "programs_of", Mock(**answer))
     monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
     image = BaseImage(SimpleNamespace(), KnownImage("3.11", THERE))
     note = impossible.without_compiler(WantedStages(image, stages_of(wanted)))
@@ -137,9 +133,6 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
 
 def test_an_image_that_is_elsewhere(said, monkeypatch):
     """N-07: without the image, pip says it later."""
-
-    def fail(*_):
-        raise inspection.InspectionError("no image")
-
-    monkeypatch.setattr(BaseImage, "packages", property(fail))
+    missing = Mock(side_effect=inspection.InspectionError("no image"))
+    monkeypatch.setattr(BaseImage, "packages", property(missing))
     assert said(["torch==2.9.1"]) == ("", False)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from ebsif.catalog.stages import stages_of
@@ -202,11 +203,7 @@ def test_addresses_from_an_index(tmp_path):
 
 def test_without_the_image(said, monkeypatch):
     """N-07: without the image it isn't known which indexes pip uses, so pip says it later."""
-
-    def fail(_):
-        raise inspection.InspectionError("no image")
-
-    monkeypatch.setattr(bases, "image_of", fail)
+    monkeypatch.setattr(bases, "image_of", Mock(side_effect=inspection.InspectionError("no image")))
     assert said(["nosuch"]) == ""
 
 
