@@ -66,8 +66,8 @@ class Prefix:
         self.software, self.modules = folder / "eb/software", folder / "eb/modules/all"
         self.modules.mkdir(parents=True)
 
-    def install(self, module, packages=("einops==0.8.1",), text=EASYCONFIG, lua=True, **record):
-        """Install a module; return its directory."""
+    def install(self, module, packages=("einops==0.8.1",), text=EASYCONFIG, lua=True, files=(), **record):
+        """Install a module, perhaps with more (empty) files; return its directory."""
         root = self.software / module
         name, version = module.split("/")[-2:]
         (root / "share/ebsif").mkdir(parents=True)
@@ -86,6 +86,9 @@ class Prefix:
             "stages": stages_in(text),
         }
         (root / "share/ebsif/lock.json").write_text(json.dumps({**known, **record}))
+        for name in files:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).touch()
         self.write_module(module, root, lua)
         return root
 

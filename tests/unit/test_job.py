@@ -387,9 +387,7 @@ def test_a_module_of_an_older_version(eb_prefix, ebsif):
 @pytest.mark.parametrize(("packages", "missing"), [(["einops==0.8.1"], True), (["ray==2.60.0"], False)])
 def test_a_module_without_the_launcher(eb_prefix, capsys, packages, missing):
     """Y-01, N-07: what the job would end with is said before it waits in the queue, with the command that helps."""
-    scripts = eb_prefix.install(MINE, packages, system_packages={}) / "runscripts"
-    scripts.mkdir()
-    (scripts / "start-ray.py").touch()
+    eb_prefix.install(MINE, packages, files=["runscripts/start-ray.py"], system_packages={})
     status, said = cli.main(["job", MINE, "--launcher", "ray", "--", "-m", "package"]), capsys.readouterr().err
     assert status == 0, said
     assert bool(re.search(r"mine\S* has no ray; to add it: ebsif extend \S*mine\S* --add ray$", said, re.M)) == missing
@@ -486,9 +484,7 @@ def test_servers_that_are_refused(options, expected):
 )
 def test_servers_of_an_installed_module(eb_prefix, capsys, packages, options, expected):
     """Y-03: the version in the module decides whether vLLM has a socket."""
-    scripts = eb_prefix.install(MINE, packages, system_packages={}) / "runscripts"
-    scripts.mkdir()
-    (scripts / "start-server.py").touch()
+    eb_prefix.install(MINE, packages, files=["runscripts/start-server.py"], system_packages={})
     cli.main(["job", MINE, "--server", "vllm serve m", *options])
     said = capsys.readouterr()
     assert expected in said.out + said.err

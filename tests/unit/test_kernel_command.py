@@ -22,14 +22,11 @@ NAME = MINE.replace("/", "-").lower()
 def module(eb_prefix, monkeypatch):
     """An installation with a kernel, an account with an empty list of kernels."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(eb_prefix.modules.parents[2] / "jupyter"))
-    root = eb_prefix.install(MINE, packages=("ipykernel==7.0",))
+    root = eb_prefix.install(MINE, packages=("ipykernel==7.0",), files=["interpreter/python"])
     kernel = root / "share/jupyter/kernels" / NAME
     kernel.mkdir(parents=True)
-    (root / "interpreter").mkdir()
-    (root / "interpreter/python").touch()
-    (kernel / "kernel.json").write_text(
-        json.dumps({"argv": ["{resource_dir}/../../../../interpreter/python"], "metadata": {"ebsif": {"module": MINE}}})
-    )
+    argv = ["{resource_dir}/../../../../interpreter/python"]
+    (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "metadata": {"ebsif": {"module": MINE}}}))
     return SimpleNamespace(root=root, kernel=kernel, mine=eb_prefix.modules.parents[2] / "jupyter/kernels")
 
 
@@ -97,9 +94,7 @@ def test_the_kernel_of_an_installation_is_linked(module, ebsif):
 def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys, ebsif):
     """V-07: where the earlier extensions of a name are removed, its kernels start the newest one."""
     assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
-    newest = eb_prefix.install(LATER, packages=("ipykernel==7.0",))
-    (newest / "interpreter").mkdir()
-    (newest / "interpreter/python").touch()
+    newest = eb_prefix.install(LATER, packages=("ipykernel==7.0",), files=["interpreter/python"])
     assert main(["remove", "mine", "--older", "--yes"]) == 0
     assert not module.root.exists()
     assert f"the kernel mine starts {LATER} now" in capsys.readouterr().err
@@ -112,7 +107,6 @@ def two(module, eb_prefix):
     """Two extensions of a name, whose module is loaded by that; their interpreters print their directory."""
     later = eb_prefix.install(LATER, packages=("ipykernel==7.0",))
     for root in (module.root, later):
-        (root / "interpreter").mkdir(exist_ok=True)
         (root / "bin").mkdir()
         (root / "bin/make-venv").touch()
         write_program(root / "interpreter/python", f"#!/bin/sh\necho {root} $*\n")
@@ -246,9 +240,7 @@ def test_the_command_that_adds_ipykernel(eb_prefix, ebsif):
         (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel"),
         (MINE, extension, f"ebsif extend {MINE} --add ipykernel"),
     ):
-        root = eb_prefix.install(module, text=text)
-        (root / "interpreter").mkdir()
-        (root / "interpreter/python").touch()
+        eb_prefix.install(module, text=text, files=["interpreter/python"])
         assert ebsif("kernel", "install", module, status=3).err.endswith(f"To add it: {command}\n")
 
 

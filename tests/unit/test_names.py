@@ -494,12 +494,10 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, ebsi
     backup.write_text("")
     # J-02: kernels go with their module
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(prefix.modules.parent / "jupyter"))
-    more = {"packages": ["ipykernel==7.0"]}
+    more = {"packages": ["ipykernel==7.0"], "files": ["interpreter/python"]}
     root = prefix.install(MINE, text=text, easyconfig=str(easyconfig), **more)
     other = prefix.install(f"{MINE}2", **more)
-    for module, folder in ((MINE, root), (f"{MINE}2", other)):
-        (folder / "interpreter").mkdir()
-        (folder / "interpreter/python").touch()
+    for module in (MINE, f"{MINE}2"):
         assert main(["kernel", "install", module]) == 0
     kernel, other_kernel = sorted((prefix.modules.parent / "jupyter/kernels").iterdir())
     link = prefix.modules.parent / "ai" / f"{MINE}.lua"
@@ -1467,7 +1465,6 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     others = [f"{name}-too-20261130", f"{name}-20270101", f"{LATER}.10-more-20270102"]
     for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", *others):
         roots[module] = root = prefix.install(module)
-        (root / "interpreter").mkdir()
         write_program(root / "interpreter/python", '#!/bin/sh\necho "$0" "$@"\n')
     shutil.copytree(roots[LATER], f"{roots[LATER]}.replaced")
     (roots.pop(f"{name}-20270101") / "share/ebsif/lock.json").unlink()
@@ -1488,9 +1485,7 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, ebsif):
     """C-04 (user trial): `ebsif interpreter --write` replaces a file with other content only with --overwrite."""
-    root = prefix.install(MINE)
-    (root / "interpreter").mkdir()
-    (root / "interpreter/python").touch()
+    root = prefix.install(MINE, files=["interpreter/python"])
     path, command = tmp_path / "bin/python", ["interpreter", MINE, "--write", "bin/python"]
     assert main(command) == main(command) == 0
     assert path.stat().st_mode & 0o111

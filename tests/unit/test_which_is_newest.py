@@ -75,7 +75,6 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
     line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
     for number, date in enumerate(DATES):
         root = eb_prefix.install(f"{BASE}-mine-{date}", packages=["ipykernel==7.0"])
-        (root / "interpreter").mkdir()
         write_program(root / "interpreter/python", '#!/bin/sh\necho "$0"\n')
         (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(line.format(f"{BASE}-mine-{date}"))
         if not number:
