@@ -222,7 +222,8 @@ class SelfTest:
     def pack(self) -> str:
         """Pack the user software into a file, from which it is mounted then."""
         self.command([self.make_squashfs()], self.loaded)
-        return self.python_with(MODULE, "import sys; print('mounted at', sys.prefix)")
+        self.python_with(MODULE, "pass")
+        return "user software is one file"
 
     def extend(self) -> str:
         """Add a package, and import it in the container of the extension."""
@@ -230,7 +231,8 @@ class SelfTest:
         write_wheel(self.wheels)
         self.ebsif("extend", MODULE, "--add", PACKAGE, "--name", "trial", *self.site)
         self.installed.append(EXTENSION)
-        return self.python_with(EXTENSION, f"import {PACKAGE}; print({PACKAGE}.__file__)")
+        self.python_with(EXTENSION, f"import {PACKAGE}")
+        return "a package was added, and is imported"
 
     def start_ranks(self) -> str:
         """Start two ranks on a node, in a job."""

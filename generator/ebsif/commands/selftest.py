@@ -16,6 +16,7 @@ import re
 import shutil
 import time
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -74,6 +75,9 @@ def run(options: Namespace) -> int:
         outcomes = list(test.run())
         show(test, outcomes, options.json)
         works = all(one.result in (selftest.OK, selftest.NOT_HERE) for one in outcomes)
+        say = output.done if works else output.note
+        numbers = Counter(one.result for one in outcomes).items()
+        say(f"{len(outcomes)} steps: {', '.join(f'{number} {result}' for result, number in numbers)}")
     finally:
         test.close()
         if works:
