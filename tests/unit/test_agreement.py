@@ -156,6 +156,7 @@ def test_errors_of_the_operating_system():
         # names of packages and of variables
         (r"\[-_\.\]\+", "values.py"),
         (r"\[A-Za-z_\]\[A-Za-z0-9_\]\*", "values.py"),
+        (r"\[A-Za-z0-9\]\[A-Za-z0-9_\.\+-\]\*", "values.py"),
         (r"egg=\(", "requirements.py"),
         (r"org\.opencontainers\.image\.ref", "layout.py"),
     ],

@@ -32,8 +32,8 @@ from .stages import PipStage
 from .system.packages import SystemRequest
 from .sitevalues import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
 from .sitevalues import place_problem, template_problem
-from .values import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting, is_of_kind
-from .values import bind_problem, parse_binds, root_parts, value_problem, variable_problem, with_value
+from .values import FLAG, LISTED, NAME_PART, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting
+from .values import bind_problem, is_of_kind, parse_binds, root_parts, value_problem, variable_problem, with_value
 from .written import is_command
 
 # What happens at load if another container module is loaded.
@@ -226,7 +226,7 @@ def check_one_source(sources: Sequence[object]) -> None:
 
 def alias_problem(alias: str) -> Optional[str]:
     """Return why a text can't be the version of a module, as an alias is."""
-    return None if re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias) else \
+    return None if re.fullmatch(NAME_PART, alias) else \
         "can't be the version of a module (letters, digits and _ . + - only)"
 
 

@@ -60,6 +60,8 @@ def system_names(packages: Iterable[str]) -> List[str]:
 
 
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
+# A part of the name of a module and its files: the name of the software, a version.
+NAME_PART = '[A-Za-z0-9][A-Za-z0-9_.+-]*'
 
 
 def is_of_kind(value: object, kind: str) -> bool:

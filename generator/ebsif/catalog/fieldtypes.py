@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container.host.loader import item_problem, pat
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.sitevalues import place_problem, template_problem
 from easybuild.easyblocks.generic.container.values import (
+    NAME_PART,
     SYSTEM_PACKAGE,
     bind_problem,
     value_problem,
@@ -167,7 +168,7 @@ def is_repository(text: str) -> str:
 
 def is_version_part(text: str) -> str:
     """Return a text if it can be a version, or another part of the name of a file or module."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
+    if not re.fullmatch(NAME_PART, text):
         raise ValueError("should contain letters, digits and _ . + - only, and begin with a letter or digit")
     return text
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_KINDS
+from easybuild.easyblocks.generic.container.values import NAME_PART
 from pydantic import (
     AfterValidator,
     Field,
@@ -309,7 +310,7 @@ DEFAULTS = merge.defaults_of(ContainerRecord)
 class CatalogFile(Model):
     """A file in the catalog."""
 
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")] = Field(
+    name: Annotated[str, Field(pattern=f"^{NAME_PART}$")] = Field(
         description="name of the software, and of its modules"
     )
     extends: StrictBool = Field(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union, get_args
 
 import yaml
+from easybuild.easyblocks.generic.container.values import NAME_PART
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -18,7 +19,7 @@ PATTERNS = {
     "^[0-9a-f]{64}$": "64 hexadecimal digits, as `sha256sum` prints them",
     r"^\d{4}(-\d{2}(-\d{2})?)?$": "a date, such as 2026-01-23",
     "^0x[0-9a-f]+$": "a mask in hexadecimal digits, such as 0xff",
-    "^[A-Za-z0-9][A-Za-z0-9_.+-]*$": "letters, digits and _ . + -, beginning with a letter or digit",
+    f"^{NAME_PART}$": "letters, digits and _ . + -, beginning with a letter or digit",
     "^[a-z0-9][a-z0-9_-]*$": "lower-case letters, digits, _ and -, beginning with a letter or digit",
 }
 

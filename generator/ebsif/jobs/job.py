@@ -18,6 +18,7 @@ from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 from easybuild.easyblocks.generic.container.values import (
     MODULE_DIRECTORIES,
     MOUNT_SQUASHFS,
+    NAME_PART,
     bind_problem,
     escape_bind,
     is_in_any,
@@ -388,7 +389,7 @@ def render(template: str, site: Site, request: JobRequest, partition: Optional[s
             raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
     header = {"name": job_name(request), "account": account(request.account, site), "partition": partition}
     for what, value in {**header, "memory": request.memory}.items():
-        pattern = "[A-Za-z0-9][A-Za-z0-9_.+-]*" if what == "name" else "[A-Za-z0-9][A-Za-z0-9_.,:+@%-]*"
+        pattern = NAME_PART if what == "name" else "[A-Za-z0-9][A-Za-z0-9_.,:+@%-]*"
         if value and not re.fullmatch(pattern, value):
             raise JobError(f"'{value}' is not a valid {what} for a job")
     for options in request.scheduler:

@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.sitevalues import (
     INIT_IMAGE,
     INIT_NONE,
 )
-from easybuild.easyblocks.generic.container.values import normal_name
+from easybuild.easyblocks.generic.container.values import NAME_PART, normal_name
 
 from ebsif.catalog.fieldtypes import PLACEHOLDER
 from ebsif.catalog.packagenames import OTHER_NAMES
@@ -170,7 +170,7 @@ def read_components(values: dict[str, Any], result: Imported, source: Source) ->
         if not name.startswith("local_"):
             continue
         about = re.fullmatch(r"local_c_(\w+?)_(version|commit)", name)
-        if about and isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", value):
+        if about and isinstance(value, str) and re.fullmatch(NAME_PART, value):
             read_component(about.group(1), about.group(2), value, values, result)
         elif name in ("local_c_date", "local_date") and re.fullmatch(r"\d{8}", str(value)):
             result.record["date"] = value

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.values import NAME_PART
+
 from ebsif import files, filling
 from ebsif.catalog.container import CatalogError, Container
 from ebsif.catalog.selection import duplicates
@@ -78,7 +80,7 @@ def below_letter(container: Container) -> Path:
     """Return the path of an easyconfig below EasyBuild's folders of letters."""
     name = container.easyconfig_name
     # the catalog refuses such names, but no file must ever be written outside the directory
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+    if not re.fullmatch(NAME_PART, name):
         raise CatalogError(f"'{name}' is not a valid name for an easyconfig")
     return Path(container.name[0].lower(), container.name, name)
 
