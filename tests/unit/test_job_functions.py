@@ -68,20 +68,10 @@ class Batch:
         (folder / "share/ebsif").mkdir(parents=True)
         (folder / "share/ebsif/lock.json").touch()
         (folder / "nodes").write_text("node1\nnode1\nnode2\n")
-        self.environment = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "RUNSCRIPTS": scripts,
-            "CONTAINERROOT": folder,
-            "SIF": "x",
-            "SLURM_JOB_ID": "7",
-            "SLURM_JOB_NODELIST": "node1",
-            "SLURM_NNODES": "1",
-            "SLURM_CPUS_PER_TASK": "3",
-            "PBS_JOBID": "7.server",
-            "PBS_NODEFILE": folder / "nodes",
-            "PBS_O_WORKDIR": folder,
-            "BASH_FUNC_module%%": "() { :; }",
-        }
+        slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1", "SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "3"}
+        pbs = {"PBS_JOBID": "7.server", "PBS_NODEFILE": folder / "nodes", "PBS_O_WORKDIR": folder}
+        module = {"RUNSCRIPTS": scripts, "CONTAINERROOT": folder, "SIF": "x", "BASH_FUNC_module%%": "() { :; }"}
+        self.environment = {"PATH": f"{programs}:{os.environ['PATH']}", **slurm, **pbs, **module}
 
     def start(self, text, **environment):
         """Start a batch script; return its Popen."""

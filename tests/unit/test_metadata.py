@@ -102,11 +102,9 @@ def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
     (tmp_path / "scripts/setup-venv").write_text("#!/bin/sh\necho not refused >&2\nexit 1\n")
     who = "git config user.name x && git config user.email x@example.org"
     script = f"git init -q . && {who} && git add . && git commit -qm 1 && {change} && exec scripts/build-release"
-    done = attempt(
-        ["bash", "-ec", f"{script} --repository https://example.org/ebsif"],
-        cwd=tmp_path,
-        env={**os.environ, "VERSION": str(VERSION_FILE.relative_to(CHECKOUT))},
-    )
+    command = ["bash", "-ec", f"{script} --repository https://example.org/ebsif"]
+    version = {"VERSION": str(VERSION_FILE.relative_to(CHECKOUT))}
+    done = attempt(command, cwd=tmp_path, env={**os.environ, **version})
     assert done.returncode == 1 and said in done.stderr and "not refused" not in done.stderr, done.stderr
 
 
@@ -139,16 +137,10 @@ def test_the_action_checks_a_catalog(tmp_path):
         ("gpu: none  # review: x", "true"),
     ):
         profile.write_text(f"name: mine\ndescription: a machine\n{text}\n")
-        done = attempt(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", check["run"]],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
-                "CATALOG": "catalog",
-                "STRICT": strict,
-            },
-        )
+        environment = {**os.environ, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"}
+        environment |= {"CATALOG": "catalog", "STRICT": strict}
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", check["run"]]
+        done = attempt(command, cwd=tmp_path, env=environment)
         answers.append((done.returncode, re.findall(r"^::\w+ file=[^,]+,line=\d+", done.stdout, re.MULTILINE)))
     assert answers == [
         (1, ["::error file=catalog/mine/site.yaml,line=3"]),

@@ -279,14 +279,8 @@ def test_notes_on_usage():
 def test_signature_and_source(catalog):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
     container = read(catalog)[0]
-    record = Record(
-        image=ImageRecord(
-            file="a-20260101.sif",
-            source="oras://host/a@sha256:1",
-            source_digest="sha256:1",
-            verified=["Ann <ann@example.org>"],
-        )
-    )
+    image = {"file": "a-20260101.sif", "source": "oras://host/a@sha256:1", "source_digest": "sha256:1"}
+    record = Record(image=ImageRecord(**image, verified=["Ann <ann@example.org>"]))
     (page,) = entry.pages([container], {container.module: record})
     assert page.signature == "The image is signed by Ann <ann@example.org>."
     assert page.source == "oras://host/a@sha256:1"

@@ -202,17 +202,13 @@ class Eb:
         (folder,) = [one.partition("=")[2] for one in map(str, arguments) if one.startswith("--buildpath=")][-1:]
         report = Path(folder, "PyTorch/2.7.0/system/stages/requirements/report.json")
         report.parent.mkdir(parents=True)
-        items = [
-            {
-                "metadata": dict(zip(("name", "version"), package.split())),
-                "requested": requested,
-                "download_info": {
-                    "url": f"file:///none/{package.replace(' ', '-')}.whl",
-                    "archive_info": {"hashes": {"sha256": "1" * 64}},
-                },
-            }
-            for package, requested in self.packages.items()
-        ]
+        archive = {"hashes": {"sha256": "1" * 64}}
+        items = []
+        for package, requested in self.packages.items():
+            name, version = package.split()
+            download = {"url": f"file:///none/{name}-{version}.whl", "archive_info": archive}
+            metadata = {"name": name, "version": version}
+            items.append({"metadata": metadata, "requested": requested, "download_info": download})
         report.write_text(json.dumps({"install": items}))
         return self.result
 

@@ -203,14 +203,8 @@ def installation(root, scripts=(), record=True, packages=()):
         (root / name).write_text(name)
     software = UserSoftware(str(root))
     if record:
-        text = json.dumps(
-            {
-                "image": {"file": "a.sif"},
-                "image_packages": list(packages),
-                "scripts": software.scripts(),
-                "user_software": software.fingerprints({}),
-            }
-        )
+        known = {"image": {"file": "a.sif"}, "image_packages": list(packages)}
+        text = json.dumps({**known, "scripts": software.scripts(), "user_software": software.fingerprints({})})
         (root / "share/ebsif/lock.json").write_text(text)
     return UserSoftware(str(root))
 

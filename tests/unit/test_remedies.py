@@ -1,6 +1,7 @@
 """Remedies are whole commands: what was typed, with more options."""
 
 import io
+import shlex
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,41 +20,34 @@ from ebsif.errors import EbsifError
 from ebsif.packages import requirements, typed
 from ebsif.packages.wanted import KnownImage
 
-TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
-EXTEND = "ebsif extend Base/1.0 -r 'my file.txt'"
+TYPED = "extend Base/1.0 -r 'my file.txt'"
+NEVERTHELESS = shlex.join(messages.NEVERTHELESS)
 
 
 @pytest.mark.parametrize(
     ("typed", "options", "expected"),
     [
-        (TYPED, ["--apt", "g++"], f"{EXTEND} --apt g++"),
-        (TYPED, ["--add", "a<2"], f"{EXTEND} --add 'a<2'"),
-        ([*TYPED, "--", "--robot"], ["--add", "a"], f"{EXTEND} --add a -- --robot"),
-        (TYPED, messages.NEVERTHELESS, f"{EXTEND} -- --ignore-test-failure"),
-        ([*TYPED, "--", "--robot"], messages.NEVERTHELESS, f"{EXTEND} -- --robot --ignore-test-failure"),
+        (TYPED, "--apt g++", f"{TYPED} --apt g++"),
+        (TYPED, "--add 'a<2'", f"{TYPED} --add 'a<2'"),
+        (f"{TYPED} -- --robot", "--add a", f"{TYPED} --add a -- --robot"),
+        (TYPED, NEVERTHELESS, f"{TYPED} -- --ignore-test-failure"),
+        (f"{TYPED} -- --robot", NEVERTHELESS, f"{TYPED} -- --robot --ignore-test-failure"),
         # what was typed before would contradict it
         (
-            ["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a"],
-            ["--add", "torch"],
-            "ebsif extend x --add 'a[b]>1' '--no-binary a' --add torch",
+            "extend x --add torch==2.9.1 'a[b]>1' '--no-binary a'",
+            "--add torch",
+            "extend x --add 'a[b]>1' '--no-binary a' --add torch",
         ),
-        (
-            ["extend", "x", "--add=torch==2.9.1", "--name", "torch"],
-            ["--add", "--x y", "torch"],
-            "ebsif extend x --name torch --add '--x y' torch",
-        ),
-        (
-            ["extend", "x", "--replace", "torch==2.9.1", "--force", "--yes"],
-            ["--add", "torch"],
-            "ebsif extend x --yes --add torch",
-        ),
+        ("extend x --add=torch==2 --name torch", "--add '--x y' torch", "extend x --name torch --add '--x y' torch"),
+        ("extend x --replace torch==2 --force --yes", "--add torch", "extend x --yes --add torch"),
         # eb alone, and what can't have more packages
-        ([], ["--add", "a"], "ebsif extend ... --add a"),
-        (["extend", "--from-lock", "x.json"], ["--add", "a"], "ebsif extend ... --add a"),
+        ("", "--add a", "extend ... --add a"),
+        ("extend --from-lock x.json", "--add a", "extend ... --add a"),
     ],
 )
 def test_the_whole_command(typed, options, expected):
     """E-11, student 3: the command to type is complete, whatever was typed; in a line of its own or in a sentence."""
+    typed, options, expected = shlex.split(typed), shlex.split(options), f"ebsif {expected}"
     line = messages.line(*options)
     assert remedies.completed(f"To add it:{line}\nMore.", typed) == f"To add it:\n    {expected}\nMore."
     assert remedies.completed(f"Use `{messages.again(*options)}` then.", typed) == f"Use `{expected}` then."
