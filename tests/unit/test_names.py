@@ -360,7 +360,7 @@ def test_a_naming_scheme_with_categories(prefix):
     assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
 
 
-def test_the_catalog_and_files(prefix, tmp_path, capsys, ebsif):
+def test_the_catalog_and_files(prefix, tmp_path, ebsif):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
@@ -396,7 +396,7 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys, ebsif):
         assert expected in ebsif(command, text, status=3).err
     for text, expected in (("mine", "; mine is an extension, which `ebsif list --mine mine` lists"), ("mien", "mine?")):
         assert ebsif("list", text, status=3).err.endswith(f"{expected}\n")
-    assert main(["list"]) == 0 and "your own" not in capsys.readouterr().err
+    assert "your own" not in ebsif("list").err
     prefix.alias(MINE, "mine")
     for words in ([], ["--json"], ["PyTorch"], ["--quiet"]):
         assert ebsif("list", *words).err == ("" if words else "your own extensions: `ebsif list --mine`\n")
@@ -409,15 +409,14 @@ def test_the_catalog_and_files(prefix, tmp_path, capsys, ebsif):
         names().installation("mien")
 
 
-def test_the_modules_of_a_user(prefix, monkeypatch, capsys, ebsif):
+def test_the_modules_of_a_user(prefix, monkeypatch, ebsif):
     """E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them."""
     prefix.write_module(f"{MINE}.bak_20261122152728_16249", prefix.install(MINE), lua=False)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))
     (other / "a.sif").unlink()
     (prefix.modules / f"{OTHER}.lua").unlink()
     monkeypatch.setenv("CONTAINERROOT", str(prefix.software / MINE))
-    assert main(["list", "--mine", "--json"]) == 0
-    rows = {row["module"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["module"]: row for row in json.loads(ebsif("list", "--mine", "--json").out)}
     found = {name: (row["base"], row["state"]) for name, row in rows.items()}
     assert found == {MINE: (BASE, ["loaded"]), OTHER: (BASE, ["no module file", "image gone"])}
     assert rows[MINE]["size"] > 5000 + rows[OTHER]["size"]
@@ -431,8 +430,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys, ebsif):
     base = prefix.install(BASE, image={"file": "a.sif", "sha256": "0"})
     (base / "a.sif").unlink()
     os.link(prefix.software / MINE / "a.sif", base / "a.sif")
-    assert main(["list", "--mine", "--json"]) == 0
-    shared = {row["module"]: row["size"] for row in json.loads(capsys.readouterr().out)}
+    shared = {row["module"]: row["size"] for row in json.loads(ebsif("list", "--mine", "--json").out)}
     assert shared[BASE] < rows[MINE]["size"] - 4000 > shared[MINE]
     shutil.rmtree(base)
     (prefix.modules / f"{BASE}.lua").unlink()
@@ -612,7 +610,7 @@ def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path,
     assert not versions.exists()
 
 
-def test_names_that_can_t_be_removed(prefix, monkeypatch, capsys):
+def test_names_that_can_t_be_removed(prefix, monkeypatch, ebsif):
     """E-06: lines of other encodings stay; a file of names of somebody else isn't one to remove by hand."""
     versions = prefix.modules / "PyTorch/.modulerc.lua"
     for is_closed in (False, True):
@@ -621,9 +619,8 @@ def test_names_that_can_t_be_removed(prefix, monkeypatch, capsys):
         versions.write_bytes(other + mine)
         if is_closed:
             monkeypatch.setattr("ebsif.files.replace", Mock(side_effect=PermissionError))
-        assert main(["remove", MINE, "--yes"]) == 0
+        said = ebsif("remove", MINE, "--yes").err
         assert versions.read_bytes() == other + (mine if is_closed else b"")
-        said = capsys.readouterr().err
         assert (f"the lines for {MINE} are left in {versions}, which can't be changed: " in said) == is_closed
         assert "by hand" not in said
 
@@ -824,9 +821,9 @@ def test_stages_keep_their_options(prefix, ebsif):
 class Extension:
     """An installed extension of packages that need each other, and what `ebsif extend` makes of it."""
 
-    def __init__(self, prefix, ebsif, capsys, monkeypatch):
+    def __init__(self, prefix, ebsif, monkeypatch):
         monkeypatch.setattr("time.strftime", lambda *_: "20261122")
-        self.prefix, self.ebsif, self.capsys, self.monkeypatch = prefix, ebsif, capsys, monkeypatch
+        self.prefix, self.ebsif, self.monkeypatch = prefix, ebsif, monkeypatch
         # nothing in user software needs http: a package of the image does, with an extra
         self.root = self.install(
             "requirements = ['greeting>=1', 'numpy', 'rich']\n", ["greeting", "hello", "rich", "http"]
@@ -861,9 +858,9 @@ class Extension:
 
 
 @pytest.fixture
-def extension(prefix, ebsif, capsys, monkeypatch):
+def extension(prefix, ebsif, monkeypatch):
     """An extension of the example in a prefix."""
-    return Extension(prefix, ebsif, capsys, monkeypatch)
+    return Extension(prefix, ebsif, monkeypatch)
 
 
 def test_what_an_extension_says_of_itself(extension):
@@ -1201,7 +1198,6 @@ def test_a_name_that_is_taken(extension, tmp_path):
     assert main(["extend", BASE, "--add", "rich", "--name", "mine", "--check"]) == 3
     assert main(["extend", BASE, "--add", "rich", "--name", "mine"]) == 3
     assert not list(tmp_path.glob("*.eb"))
-    extension.capsys.readouterr()
     # nothing is lost, or it is the name of another extension
     for packages, name in ((["Greeting", "numpy", "rich"], "mine"), (["rich"], "more"), (["rich"], "min")):
         values, said = extension.extend(BASE, "--add", *packages, "--name", name)
@@ -1277,7 +1273,6 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     with extension.monkeypatch.context() as patch:
         patch.setattr("ebsif.environments.installing.install", fail)
         for words in commands:
-            extension.capsys.readouterr()
             assert extension.ebsif(*words, status=3).err.endswith("no space left\nThe log is /tmp/eb-1/easybuild.log\n")
             assert (files(), files(own)) == (["lock.json"], [])
         # user 3: a new shell doesn't search EasyBuild's default directory
@@ -1381,10 +1376,9 @@ def test_an_extension_that_repeats_a_lock(extension):
     """B8: it can't be upgraded by its requirements; the command that does the same is named."""
     text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'x.lock.json'}\n"
     root = extension.prefix.install(f"{BASE}-repeated-20261121", text=text, stages=[{"name": "a", "requirements": "b"}])
-    extension.capsys.readouterr()
-    assert main(["upgrade", "repeated", BASE, "-n"]) == 3
     command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json"
-    assert f"which another container can do, too: {command}\n" in extension.capsys.readouterr().err
+    said = extension.ebsif("upgrade", "repeated", BASE, "-n", status=3).err
+    assert f"which another container can do, too: {command}\n" in said
     assert main([*command.split()[1:], "-n"]) == 0
 
 
@@ -1420,15 +1414,13 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     name = f"{BASE.replace('/', '-')}-theirs-20261122"
     assert values["requirements"] == {"lock": f"{name}.lock.json"}
     assert values["checksums"] == ["0" * 64]
-    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs", "-o", "."]) == 0
+    for _ in range(2):
+        assert f"{name}.eb" in extension.ebsif("extend", "--from-lock", "lock.json", "--name", "theirs", "-o", ".").out
     assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / "lock.json").read_text())
-    assert f"{name}.eb" in extension.capsys.readouterr().out
-    assert f"{name}.eb" in extension.ebsif("extend", "--from-lock", "lock.json", "--name", "theirs", "-o", ".").out
     # on the same day, another lock is another module
     record = json.loads((tmp_path / "lock.json").read_text())
     changed = {**record, "artifacts": {"rich": {"file": "x.whl", "sha256": "0" * 64}}}
     (tmp_path / "b.json").write_text(json.dumps(changed))
-    extension.capsys.readouterr()
     # nothing is written, least of all elsewhere
     before = sorted(tmp_path.parent.rglob("*.lock.json*"))
     shown = extension.ebsif("extend", "--from-lock", "lock.json", "--name", "x/../../y", status=3).err

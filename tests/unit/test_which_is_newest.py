@@ -69,7 +69,7 @@ def test_dates_that_only_records_have(eb_prefix, monkeypatch):
     assert selection.find_one(records, "Tool").module == Names().installation("Tool").module == "Tool/1.0-a"
 
 
-def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkeypatch):
+def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, monkeypatch):
     """H-01, V-07, B4: the same one for every command, whatever their dates are."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
@@ -88,7 +88,6 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
     (kernel,) = kernels.installed(tmp_path / "jupyter/kernels")
     assert kernel.roots[-1] == root
     assert [one.module.rpartition("-")[2] for one in Names().older(search.everything()[0])] == DATES[-2::-1]
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize("date", ["2026-11-28", "_1", ".1", "1.", "1.rc1", "1..2", "a b"])
