@@ -17,8 +17,9 @@ from easybuild.easyblocks.generic.container.record.lockfile import Record
 from ebsif.catalog.container import CatalogError
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
-from ebsif.environments import repeating
+from ebsif.environments import making, repeating
 from ebsif.environments.extension import ExtendingError
+from ebsif.environments.request import Request
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report, search
 from ebsif.installed.names import Names
@@ -1391,6 +1392,18 @@ def test_an_extension_on_two_bases(extension, monkeypatch):
     )
     for words, is_said in (([], True), (["--check"], False)):
         assert (expected in extension.ebsif("upgrade", "mine", newer, *words).err) == is_said
+    # the command that removes earlier ones means those on the same container
+    newest = f"{newer}-mine-20261122"
+    before, later, _ = (places.of_directory(extension.install("", [], one)) for one in (f"{MINE}.2", LATER, newest))
+    file = extension.prefix.alias(newest, "mine")
+    file.write_text(f'{file.read_text()}module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
+    later, before = map(places.with_module_file, (later, before))
+    for changed, made, remedy in (
+        (before, later, f" (to keep only the newest: ebsif remove {BASE}-mine --older)"),
+        (later, before, ""),
+    ):
+        making.report_earlier(Request("extend"), Mock(is_change=True, before=changed), made)
+        assert extension.capsys.readouterr().err.endswith(f"stays as it is: {changed.load}{remedy}\n")
 
 
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):

@@ -64,7 +64,7 @@ def install(
             if lock
             else ExtendingError(plan.with_similar_names(done.message))
         )
-    there = Installation(place.installation, place.module, place.file, place.use)
+    there = made_in(place)
     if place.file.exists():
         word = places.word(there)
         if not done.skipped:
@@ -85,6 +85,11 @@ def install(
         output.hint(f"load it with: {there.load}")
     if request.json:
         print_result(there, is_new=True)
+
+
+def made_in(place: ModulePlace) -> Installation:
+    """Return the installation of a module whose place is known."""
+    return Installation(place.installation, place.module, place.file, place.use)
 
 
 def print_result(installation: Installation, is_new: bool) -> None:

@@ -205,7 +205,7 @@ def carry_out(request: Request, dated: DatedExtension, earlier: Earlier) -> None
                 # the installation has it, and user software is large
                 other.unlink(missing_ok=True)
     if request.installs:
-        report_earlier(request, extension)
+        report_earlier(request, extension, installing.made_in(place))
     else:
         report_written(request, dated, place, [*beside, path])
 
@@ -221,10 +221,11 @@ def report_written(request: Request, dated: DatedExtension, place: ModulePlace, 
     output.hint(f"then: {place.load}")
 
 
-def report_earlier(request: Request, extension: Extension) -> None:
+def report_earlier(request: Request, extension: Extension, new: Installation) -> None:
     """Say that the module that was changed stays, once its successor is installed."""
-    if extension.is_change and extension.before and not request.again:
-        output.hint(
-            f"the earlier module stays as it is: {extension.before.load} (to keep only the newest: ebsif remove "
-            f"{extension.name} --older)"
-        )
+    before = extension.before
+    if extension.is_change and before and not request.again:
+        # its name may be that of other extensions, too, and a date may have been chosen
+        is_newer = places.age(before) < places.age(new)
+        remedy = f" (to keep only the newest: ebsif remove {places.word(new)} --older)" if is_newer else ""
+        output.hint(f"the earlier module stays as it is: {before.load}{remedy}")
