@@ -9,9 +9,10 @@ from easybuild.easyblocks.generic.container import newest
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.cli import main
+from ebsif.commands import selftest
 from ebsif.environments import kernels
 from ebsif.environments.earlier import Earlier
-from ebsif.installed import interpreter, search
+from ebsif.installed import imagestate, interpreter, search
 from ebsif.installed.names import Names
 from packaging.version import Version
 from prefixes import BASE
@@ -67,6 +68,8 @@ def test_dates_that_only_records_have(eb_prefix, monkeypatch):
     for one in records:
         eb_prefix.install(one.module, text="")
     assert selection.find_one(records, "Tool").module == Names().installation("Tool").module == "Tool/1.0-a"
+    monkeypatch.setattr(imagestate, "path_of", lambda one: one.module)
+    assert selftest.find_image(Names(), "") == "Tool/1.0-a"
 
 
 def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ the directory stays; the file log in it has all commands and their output. The e
 the network is needed.
 """
 
+import itertools
 import json
 import platform
 import re
@@ -27,7 +28,7 @@ from ebsif import selftest, version
 from ebsif.commands.options import add_json, add_settings, complete, names_of, offer, settings_of
 from ebsif.errors import FOUND, EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.installed import imagestate, places
+from ebsif.installed import imagestate
 from ebsif.installed.names import Names
 from ebsif.report import output
 from ebsif.report.table import print_table
@@ -116,9 +117,9 @@ def find_image(names: Names, text: str) -> Path:
     """Return the image with a name; without one, that of the newest installed module, else one of the catalog."""
     if text:
         return names.image(text)
-    installed = map(imagestate.path_of, places.newest_first(names.installations))
+    installed = map(imagestate.path_of, names.newest_first(names.installations))
     recorded = (path for one in names.recorded for _, path in one.image_places if is_there(path))
-    for path in (*filter(None, installed), *recorded):
+    for path in itertools.chain(filter(None, installed), recorded):
         output.note(f"the image is {path}")
         return path
     raise UsageError(
