@@ -75,27 +75,14 @@ def test_reinstalling(installations, noise, tmp_path, fault, request):
         shutil.copytree(site.prefix / place, before / place, symlinks=True)
     after = site.easyconfig(TEXT + "requirements = ['hello', 'noise']\n")
     log, options = tmp_path / "log", f"--buildpath={site.prefix}/build"
+    same = {"after": after, "works": WORKS, "log": log, "options": options}
+    same["beside"] = site.prefix / "eb/software/Example"
     attempts = [
-        ATTEMPT.format(
-            after=after,
-            tighten=tighten,
-            where=where,
-            works=WORKS,
-            log=log,
-            options=options,
-            number=number,
-            beside=site.prefix / "eb/software/Example",
-        )
+        ATTEMPT.format(number=number, tighten=tighten, where=where, **same)
         for number, (_, where, tighten) in enumerate(steps)
     ]
-    script = "\n".join(
-        [
-            f"cp -a {before}/. {site.prefix}",
-            *attempts,
-            f'eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"',
-            f'({WORKS}) && echo "the new one works"',
-        ]
-    )
+    again = f'eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"'
+    script = "\n".join([f"cp -a {before}/. {site.prefix}", *attempts, again, f'({WORKS}) && echo "the new one works"'])
     result = in_small(site, places, script, noise)
     for number, (place, _, _) in enumerate(steps):
         case = fault("disk full", f"in {place}")

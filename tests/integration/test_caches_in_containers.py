@@ -94,18 +94,9 @@ def test_every_door(module):
         at = on_node(module, job)
         return f"{at}/triton {at}{step}/torch_extensions {module.prefix}/project/huggingface"
 
-    assert result.stdout.splitlines() == [
-        places("no-job"),
-        places("job-7", "/step-1"),
-        places("no-job"),
-        places("job-7"),
-        places("job-7", "/step-2"),
-        places("job-7"),
-        places("job-7"),
-        places("job-7", "/step-3"),
-        places("job-7"),
-        places("job-7"),
-    ]
+    none, job = places("no-job"), places("job-7")
+    first, second, third = (places("job-7", f"/step-{number}") for number in (1, 2, 3))
+    assert result.stdout.splitlines() == [none, first, none, job, second, job, job, third, job, job]
     assert not (module.home / ".cache").exists()
     said = module.bash(f"module help {MODULE} 2>&1").stdout
     assert re.search(r"\n - for each job on the node, in \$EBSIF_NODE_LOCAL or /tmp: .*TRITON_CACHE_DIR", said)
@@ -163,16 +154,14 @@ def test_two_jobs_on_a_node(module, cluster):
     (module.prefix / "sites/two").mkdir(parents=True)
     (module.prefix / "sites/two/site.yaml").write_text("name: two\ndescription: x\ncaches: {remove: true}\n")
     (module.work / "keep.py").write_text(KEEP)
-    said = module.bash(
-        f"""
+    script = f"""
         module load {MODULE}
         ebsif job {MODULE} --site two --catalog {module.prefix}/sites --tasks-per-node 8 -o job.sh -- keep.py
         for number in 1 2; do sbatch --wait --nodelist=nid001001 --output=%j.out job.sh & done
         wait
         cat *.out
-        """,
-        **cluster.environment,
-    ).stdout
+        """
+    said = module.bash(script, **cluster.environment).stdout
     found = dict(line.split(" ", 1) for line in said.splitlines() if re.match(r"\d+\.\d ", line))
     jobs = sorted({name.split(".")[0] for name in found})
     assert len(found) == 16, said

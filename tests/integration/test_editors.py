@@ -60,22 +60,10 @@ print(json.dumps({"version": list(sys.version_info[:3]), "prefix": sys.prefix, "
                   "path": sys.path, "isolated": sys.flags.isolated}))
 """
 
-NOTEBOOK = {
-    "nbformat": 4,
-    "nbformat_minor": 5,
-    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    "cells": [
-        {
-            "id": "plot",
-            "cell_type": "code",
-            "metadata": {},
-            "execution_count": None,
-            "outputs": [],
-            "source": "import sys\nimport matplotlib.pyplot as plt\n\nplt.plot([n ** 2 for n in range(50)])\n"
-            "plt.title(sys.prefix);",
-        }
-    ],
-}
+PLOT = "import sys\nimport matplotlib.pyplot as plt\n\nplt.plot([n ** 2 for n in range(50)])\nplt.title(sys.prefix);"
+CELL = {"id": "plot", "cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": PLOT}
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+NOTEBOOK = {"nbformat": 4, "nbformat_minor": 5, "metadata": KERNEL, "cells": [CELL]}
 
 # Runs a cell in a kernel, and ends it.
 CLIENT = """\

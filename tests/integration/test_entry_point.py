@@ -1,4 +1,4 @@
-"""Images with an entry point that sets variables: every way to start a program has them, also in real Slurm ranks."""
+"""Images with an entry point that sets variables: every way to start a program has them."""
 
 import json
 import re
@@ -26,13 +26,14 @@ export QUIET=yes PATH=$PATH:/extra PLACE="$HOME/x" PROCESS=$$ TEXT='1
 2'
 exec "$@"
 """
+# without one, the runtime doesn't run the image
 RUNSCRIPT = '#!/bin/sh\nexec /opt/oci-entrypoint.sh "$@"\n'
 
 NAMES = ("FI_HMEM_DISABLE_P2P", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK")
 SHOW = f"""
 import json, os, sys
 found = {{name: os.environ[name] for name in {NAMES!r} if name in os.environ}}
-sys.stdout.write(json.dumps([int(os.environ.get("SLURM_PROCID", 0)), found]) + "\\n")
+sys.stdout.write(json.dumps(found) + "\\n")
 """
 
 # Each line starts show.py in the container.
@@ -49,84 +50,48 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory, base_image):
-    """Modules of one image with an entry point and with a runscript."""
+    """A module of an image with an entry point; test_laif has images with a runscript, too."""
     site = Site(tmp_path_factory.mktemp("entered"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    image = site.sources / "example.sif"
-    image.symlink_to(base_image)
-    binds = []
-    for name, text, target in (
-        ("oci", ENTRY_POINT, "/opt/oci-entrypoint.sh"),
-        ("run", RUNSCRIPT, "/.singularity.d/runscript"),
-    ):
-        path = write_program(site.prefix / f"{name}.sh", text)
-        binds.append(f"{path}:{target}")
+    (site.sources / "example.sif").symlink_to(base_image)
+    binds = [f"{write_program(site.prefix / 'oci.sh', ENTRY_POINT)}:/opt/oci-entrypoint.sh"]
+    binds.append(f"{write_program(site.prefix / 'run.sh', RUNSCRIPT)}:/.singularity.d/runscript")
     text = (
         "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
         f"image = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
         "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'rocm'\ngpu_visibility = 'all'\n"
         "wrappers = ['python', 'printf']\nscript_names = {'bin/my-exec': 'bin/container-exec'}\n"
+        "entry_point = '/opt/oci-entrypoint.sh'\n"
     )
-    paths = [
-        site.easyconfig(text + f"entry_point = '{point}'\n", suffix=suffix)
-        for suffix, point in (("-oci", "/opt/oci-entrypoint.sh"), ("-run", "/.singularity.d/runscript"))
-    ]
-    site.eb(*paths)
+    site.eb(site.easyconfig(text))
     (site.work / "show.py").write_text(SHOW)
     return site
 
 
-def shown(site, suffix, script, **environment):
-    """Return each rank's variables, in the order of ranks, for each line that a script prints."""
-    module = f"Example/1.0{suffix}"
-    prelude = f"read -r -a command < <(ebsif interpreter --command {module})\nmodule load {module} || exit 99\n"
+def shown(site, script, **environment):
+    """Return the variables that show.py has printed, for each line of a script."""
+    prelude = "read -r -a command < <(ebsif interpreter --command Example/1.0)\nmodule load Example/1.0 || exit 99\n"
     output = site.bash(prelude + script, **environment).stdout
-    return [
-        found
-        for _, found in sorted(map(json.loads, re.findall(r"^\[.*\]$", output, re.MULTILINE)), key=lambda one: one[0])
-    ]
+    return [json.loads(line) for line in re.findall(r"^{.*}$", output, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("suffix", ["-oci", "-run"])
-def test_every_way_has_the_entry_points_variables(entered, suffix):
+def test_every_way_has_the_entry_points_variables(entered):
     """lumi B11, L-03: `singularity run`, wrapper, start-shell, run scripts: the same variables, also the rank's."""
     rank = {"SLURM_NNODES": "1", "ROCR_USE_SLURM_LOCALID": "1", "SLURM_LOCALID": "5"}
     wanted = {"FI_HMEM_DISABLE_P2P": "1", "ROCR_VISIBLE_DEVICES": "5"}
-    found = shown(entered, suffix, "\n".join(WAYS.values()), **rank)
+    found = shown(entered, "\n".join(WAYS.values()), **rank)
     # a single rank is the only one of its node
     assert dict(zip(WAYS, found)) == {
         way: dict(wanted, LOCAL_RANK="0") if "distributed" in way else wanted for way in WAYS
     }
     # exec can't know more
-    assert shown(entered, suffix, "singularity exec $SIF python show.py", **rank) == [{}]
+    assert shown(entered, "singularity exec $SIF python show.py", **rank) == [{}]
 
 
-def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
-    """lumi B11, lumi B12, L-03, L-04: two Slurm ranks: either entry point or run script chooses the device."""
-    run = "srun -N1 -n2 singularity exec $SIF conda-python-distributed show.py"
-    chosen = {"ROCR_USE_SLURM_LOCALID": "1"}
-    p2p = {"FI_HMEM_DISABLE_P2P": "1"}
-
-    def ranks(script, **environment):
-        return shown(entered, "-oci", script, **cluster.environment, **environment)
-
-    assert ranks(run) == [{**p2p, "LOCAL_RANK": "0"}, {**p2p, "LOCAL_RANK": "1"}]
-    assert ranks(run, **chosen) == [{**p2p, "ROCR_VISIBLE_DEVICES": "0"}, {**p2p, "ROCR_VISIBLE_DEVICES": "1"}]
-    # HIP counts the devices that ROCR leaves, from 0
-    assert ranks(run, **chosen, MAP_HIP_TO_ROCR_VISIBLE_DEVICES="1") == [
-        {**p2p, "ROCR_VISIBLE_DEVICES": str(rank), "HIP_VISIBLE_DEVICES": "0"} for rank in range(2)
-    ]
-    assert ranks("srun -N1 -n2 python show.py", **chosen) == ranks(
-        "srun -N1 -n2 singularity run $SIF python show.py", **chosen
-    )
-    assert ranks("srun -N2 -n2 python show.py", **chosen) == [{"ROCR_VISIBLE_DEVICES": "0"}] * 2
-
-
-@pytest.mark.parametrize("suffix", ["-oci", "-run"])
-def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered, suffix):
+def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered):
     """L-03: the module sets what the entry point always sets, but not what depends on a process or installation."""
     names = "QUIET SAID PLACE PROCESS TEXT"
     output = entered.bash(f"""
-        module load Example/1.0{suffix} && singularity exec $SIF sh -c '
+        module load Example/1.0 && singularity exec $SIF sh -c '
             for name in {names}; do echo "$name=$(printenv $name)"; done; echo $PATH'
     """).stdout.splitlines()
     assert output[:5] == ["QUIET=yes", "SAID=", "PLACE=", "PROCESS=", "TEXT="]
@@ -136,7 +101,7 @@ def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered, suffix):
 def test_arguments_pass_through_the_entry_point(entered):
     """lumi B11, S002-24: arguments are unchanged, and so is the environment after unloading."""
     arguments = ["a  b", "$HOME `id`", "'\"\\", ""]
-    script = 'module load Example/1.0-oci; set -- "$@"; printf \'[%s]\' "$@"; module unload Example; env'
+    script = 'module load Example/1.0; set -- "$@"; printf \'[%s]\' "$@"; module unload Example; env'
     prelude = f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n"
     result = entered.run(["bash", "--noprofile", "--norc", "-c", prelude + script, "bash", *arguments])
     assert result.stdout.startswith("".join(f"[{argument}]" for argument in arguments))

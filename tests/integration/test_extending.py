@@ -278,16 +278,8 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
         ([], 2, "say what to add: --add PACKAGE, --apt PACKAGE, -r FILE, "),
         (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
-        (
-            ["--wheelhouse", "wheels", "--check"],
-            2,
-            "--wheelhouse collects the wheels of an easyconfig as it is: leave out",
-        ),
-        (
-            ["-r", "requirements.txt", "--remove", "a"],
-            2,
-            "--remove can't be combined with -r or --from-venv, which name",
-        ),
+        (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: "),
+        (["-r", "requirements.txt", "--remove", "a"], 2, "--remove can't be combined with -r or --from-venv, which"),
         (["--from-lock", "lock.json", "--add", "a"], 2, "--from-lock repeats an installation exactly: leave out --add"),
     ],
 )

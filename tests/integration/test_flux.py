@@ -137,12 +137,7 @@ def run(tmp_path, base_image):
     for path in scripts.iterdir():
         path.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "RUNSCRIPTS": str(scripts)}
-    environment |= {
-        "IMAGE": str(base_image),
-        "SIF": "x",
-        "BASH_FUNC_module%%": "() { :; }",
-        "FLUX_ENCLOSING_ID": "ƒXYZ",
-    }
+    environment |= {"IMAGE": str(base_image), "SIF": "x", "BASH_FUNC_module%%": "() { :; }"}
     environment |= {"FLUX_ENCLOSING_ID": "ƒXYZ", "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "1", "SLURM_PROCID": "3"}
 
     def run(script, **more):

@@ -190,7 +190,7 @@ checksums = ['f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06']
 """
 
 
-@pytest.fixture(params=[OLDEST, NEWEST])
+@pytest.fixture(params=[pytest.param(OLDEST, marks=pytest.mark.nightly), NEWEST])
 def framework(request, tmp_path, easybuild_wheels):
     """A directory of Python's path with one version of EasyBuild and our easyblocks."""
     return unpack_easybuild(easybuild_wheels(request.param), tmp_path / "path")
@@ -208,12 +208,8 @@ def run_eb(framework, work, *arguments, **variables):
 def test_used_parts_of_the_framework(framework, tmp_path):
     """C-02, easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
     (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
-    for name, text in (
-        ("Example-1.0.eb", EASYCONFIG),
-        ("hooks.py", f"import os\n{HOOKS}"),
-        ("probe.txt", "5\n"),
-        ("lock.json", "{}"),
-    ):
+    texts = {"Example-1.0.eb": EASYCONFIG, "hooks.py": f"import os\n{HOOKS}", "probe.txt": "5\n", "lock.json": "{}"}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text)
     root, modules = tmp_path / "eb/software/Example/1.0", tmp_path / "eb/modules/all"
     (root / "share/ebsif").mkdir(parents=True)

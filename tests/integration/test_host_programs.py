@@ -25,11 +25,8 @@ SUBMIT = "import subprocess; print(subprocess.run(['sbatch', '-W', *%r], input=%
 def slurm_of(cluster, more=()):
     """Return the value of the parameter for the Slurm of this machine."""
     plugins = next(str(path) for path in Path("/usr/lib").glob("*/slurm*") if list(path.glob("auth_munge.so")))
-    return {
-        "programs": [*NAMES, "sacct", "?no-such-program"],
-        "plugins": [plugins],
-        "files": [str(cluster.place), *more],
-    }
+    programs = [*NAMES, "sacct", "?no-such-program"]
+    return {"programs": programs, "plugins": [plugins], "files": [str(cluster.place), *more]}
 
 
 def easyconfig(site, value, init):

@@ -39,10 +39,8 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
     wheels.mkdir()
     more, binds = {}, [str(wheels)]
     for number, code in enumerate(codes(mark)):
-        for field, text in (
-            ("Name", f"Name: {code}\nVersion: 1.0\n"),
-            ("Version", f"Name: odd{number}\nVersion: {code}\n"),
-        ):
+        fields = {"Name": f"Name: {code}\nVersion: 1.0\n", "Version": f"Name: odd{number}\nVersion: {code}\n"}
+        for field, text in fields.items():
             folder = evil / f"evil{number}{field}-1.0.dist-info"
             folder.mkdir(parents=True)
             (folder / "METADATA").write_text(f"Metadata-Version: 2.1\n{text}")
@@ -86,12 +84,8 @@ def test_programs_of_a_wheel_with_names_of_commands(tmp_path, base_image):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     names = ("ls", "git", "sbatch", "ebsif", "nice-tool")
-    make_wheel(
-        wheels,
-        "nicepkg",
-        module_text="def main(): print('of the wheel')\n",
-        scripts=dict.fromkeys(names, "nicepkg:main"),
-    )
+    programs = dict.fromkeys(names, "nicepkg:main")
+    make_wheel(wheels, "nicepkg", module_text="def main(): print('of the wheel')\n", scripts=programs)
     said = site.eb(site.easyconfig(TEXT + "wrappers = ['git']\n"), **wheel_settings(wheels))
     assert "this machine has commands of these names: ebsif, ls, sbatch. Run them" in said.stdout + said.stderr
     output = site.bash("module load Example/1.0; nice-tool; git; ls -d /; singularity exec $SIF ls").stdout

@@ -19,6 +19,7 @@ from account import OWN_MOUNTS
 from easybuild.easyblocks.generic.container.image import fetch as imagefetch
 from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.tools.build_log import EasyBuildError
+from ebsif.images.registry.manifest import INDEX, MANIFEST
 from httpfiles import digest_of, serve_files
 from registry import ACCOUNT, PASSWORD, CuttingProxy
 from support import blocks
@@ -157,29 +158,16 @@ def test_images_for_several_machines(root_of_busybox, tmp_path, configuration):
     """R-01, R-03: of an index, the image for this machine is used, if it is there and not altered."""
     folder, target = tmp_path / "layout", tmp_path / "x.sif"
     digest = ocilayouts.add_image(folder, root_of_busybox)
+    machines = {"amd64": digest, "arm64": f"sha256:{'0' * 64}"}
     entries = [
-        {
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "digest": one,
-            "size": 1,
-            "platform": {"os": "linux", "architecture": name},
-        }
-        for name, one in (("amd64", digest), ("arm64", f"sha256:{'0' * 64}"))
+        {"mediaType": MANIFEST, "digest": one, "size": 1, "platform": {"os": "linux", "architecture": name}}
+        for name, one in machines.items()
     ]
     manifest = folder / "blobs/sha256" / digest[7:]
     entries[0]["size"] = manifest.stat().st_size
-    text = json.dumps(
-        {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries}
-    ).encode()
-    (folder / "index.json").write_text(
-        json.dumps(
-            {
-                "manifests": [
-                    {"mediaType": "application/vnd.oci.image.index.v1+json", **ocilayouts.add_blob(folder, text)}
-                ]
-            }
-        )
-    )
+    text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+    index = {"mediaType": INDEX, **ocilayouts.add_blob(folder, text)}
+    (folder / "index.json").write_text(json.dumps({"manifests": [index]}))
     assert fetch(ImageSource.parse(f"oci:{folder}"), str(target), again=True).digest == digest_of(text)
     subprocess.run(["apptainer", "--silent", "exec", target, "/bin/busybox", "true"], check=True)
     manifest.write_bytes(manifest.read_bytes() + b" ")

@@ -203,17 +203,13 @@ def test_a_kernel_in_jupyter_of_the_container(installed_once, own_software, jupy
 def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_path):
     """J-05: a kernel of an environment of make-venv has its packages beside those of the module."""
     own, venv, wheels = {"EBSIF_USER_SOFTWARE": own_software}, tmp_path / "my venv", installed_once.wheels
-    installed_once.load(
-        MODULE,
-        f"""
+    script = f"""
         set -e
         make-venv '{venv}'
         source '{venv}/bin/activate'
         pip install --quiet --no-index --find-links '{wheels}' byhand
-    """,
-        APPTAINER_BIND=wheels,
-        **own,
-    )
+    """
+    installed_once.load(MODULE, script, APPTAINER_BIND=wheels, **own)
     said = jupyter("ebsif", "kernel", "install", venv, **own).stderr
     assert "as the kernel example-1.0-squashed-my-venv, in" in said
     # the commands of the documentation; there, `mine` is a module, and an environment

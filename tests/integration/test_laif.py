@@ -134,15 +134,13 @@ def place(tmp_path_factory, small_image):
 def test_the_image_is_one_of_the_ai_factory(place, module):
     """Issue 19, point 3: the properties of these images that the tests rely on."""
     version = module.split("/")[1][:4]
-    text = place.output(
-        module,
-        f"""
+    script = f"""
         singularity exec $SIF cat /.sbom.json
         echo /// && singularity exec $SIF ls /usr/lib/python{version}/EXTERNALLY-MANAGED
         unset ${{!APPTAINER*}} ${{!SINGULARITY*}}
         singularity exec $SIF sh -c 'echo $PATH; echo $PYTHONPATH; echo $VIRTUAL_ENV; echo $MPIR_CVAR_ENABLE_GPU'
-    """,
-    )
+    """
+    text = place.output(module, script)
     bill, rest = text.split("///\n")
     bill = json.loads(bill)
     assert {"name": "torch", "version": VERSIONS[module]} in bill["pip"]
@@ -180,16 +178,14 @@ def test_programs_see_additions_and_the_image(place):
         f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
         f"{VENV}/lib/python3.13/site-packages/tuning.py"
     )
-    output = place.output(
-        OCI,
-        """
+    script = """
         singularity exec $SIF tune
         singularity run $SIF tune
         start-shell -c tune
         singularity exec $SIF torchrun -c 'import tuning; tuning.main()'
         torchrun -c 'import tuning; tuning.main()'
-    """,
-    )
+    """
+    output = place.output(OCI, script)
     assert output.splitlines() == [wanted] * 5
 
 
@@ -200,9 +196,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
 
     Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0); the command says why.
     """
-    output = place.output(
-        TORCH,
-        f"""
+    script = f"""
         for way in pip 'singularity exec $SIF python -I -m pip'; do
             eval "$way install --quiet --user byhand" 2>hints && echo installed
             grep -c 'hint: leave out --user: in the container packages are installed in {VENV}' hints
@@ -213,9 +207,8 @@ def test_packages_by_hand_packed_and_unpacked(place):
         python -c 'import byhand; print(byhand.__file__)'
         unmake-squashfs && rm $CONTAINERROOT/user-software.squashfs && module unload Laif && module load {TORCH}
         pip uninstall --quiet --yes byhand && singularity run $SIF pip list | grep -c byhand
-    """,
-        check=False,
-    )
+    """
+    output = place.output(TORCH, script, check=False)
     lines = [line for line in output.splitlines() if not line.startswith("make-squashfs")]
     assert lines == ["1", "0", f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
 
@@ -225,9 +218,7 @@ def test_an_environment_of_python_3_13(place, tmp_path):
     """Issue 19, point 3: make-venv: activation scripts as written since Python 3.12; deactivation undoes everything."""
     env = tmp_path / "my env"
     shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
-    output = place.output(
-        OCI,
-        f"""
+    script = f"""
         make-venv '{env}' 2>/dev/null || exit
         module unload Laif
         {shown}
@@ -243,8 +234,8 @@ def test_an_environment_of_python_3_13(place, tmp_path):
         deactivate
         {shown}
         ! declare -F deactivate
-    """,
-    )
+    """
+    output = place.output(OCI, script)
     before, hint, *lines, after = output.splitlines()
     assert hint == f"hint: leave out --user: in the container packages are installed in {env}, never in ~/.local"
     library = f"{env}/lib/python3.13/site-packages"
@@ -261,11 +252,8 @@ def test_ranks_are_consistent_however_they_are_started(place, cluster):
     L-03, L-04, L-09: two nodes, four ranks: one device for each and no LOCAL_RANK, or all devices and LOCAL_RANK. The
     command python sets up ranks.
     """
-    ways = {
-        "wrapper": "python",
-        "run": "singularity run $SIF python",
-        "script": "singularity exec $SIF conda-python-distributed",
-    }
+    ways = {"wrapper": "python", "run": "singularity run $SIF python"}
+    ways["script"] = "singularity exec $SIF conda-python-distributed"
     for chosen in ({}, {"ROCR_USE_SLURM_LOCALID": "1", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}):
         # without a rank's line, the error says why
         script = "\n".join(f"srun --nodes=2 --ntasks-per-node=2 {way} rank.py || exit" for way in ways.values())
@@ -478,15 +466,13 @@ def test_advice_for_users_of_the_older_modules(place, tmp_path):
     """Lumi, section 5: statements in docs/lumi/README.md for users of the older modules are true."""
     (tmp_path / "mine.py").write_text("")
     (place.site.home / ".bashrc").write_text("export FROM_BASHRC=1\n")
-    output = place.output(
-        OCI,
-        f"""
+    script = f"""
         export PYTHONPATH={tmp_path}
         python -c 'import mine' 2>/dev/null || echo wrapper
         APPTAINERENV_PYTHONPATH={tmp_path} python -c 'import mine; print("on purpose")'
         start-shell -c 'echo bashrc $FROM_BASHRC'
         $WITH_VENV && $WITH_CONDA && echo harmless
-    """,
-    )
+    """
+    output = place.output(OCI, script)
     (place.site.home / ".bashrc").unlink()
     assert output.splitlines() == ["wrapper", "on purpose", "bashrc", "harmless"]

@@ -190,8 +190,7 @@ def test_a_users_own_user_software(several, tmp_path):
     squashfs = several.root("Own") / "user-software.squashfs"
     content = squashfs.read_bytes()
     reload = "module unload Own; module load Own/1.0"
-    output = bash(
-        f"""
+    script = f"""
         set -e
         module load Own/1.0
         singularity exec "$SIF" python -c 'import central; print(1)'
@@ -204,9 +203,8 @@ def test_a_users_own_user_software(several, tmp_path):
         {reload}
         singularity exec "$SIF" python -c 'import central, byhand; print(2)'
         echo "$EBSIF_MOUNTED_USER_SOFTWARE"
-    """,
-        EBSIF_USER_SOFTWARE=place,
-    ).stdout.splitlines()
+    """
+    output = bash(script, EBSIF_USER_SOFTWARE=place).stdout.splitlines()
     assert {"1", "in the container"} <= set(output), "W9: that of the module, as long as the directory is empty"
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
     assert squashfs.read_bytes() == content
@@ -407,12 +405,8 @@ def test_an_image_that_prepares_its_environment_itself(several_once):
 def test_nothing_of_other_sites(several_once):
     """S001-21: without a site, no site's name or path is in any generated file."""
     root = several_once.root("Own")
-    made = [
-        *root.glob("bin/*"),
-        *root.glob("runscripts/**/*"),
-        *root.glob("share/*/*"),
-        several_once.site.modules / "Own/1.0.lua",
-    ]
+    made = [path for pattern in ("bin/*", "runscripts/**/*", "share/*/*") for path in root.glob(pattern)]
+    made.append(several_once.site.modules / "Own/1.0.lua")
     assert len(made) > 10
     for path in filter(Path.is_file, made):
         text = path.read_text(errors="replace").lower()

@@ -21,11 +21,6 @@ MASKS = {
 }
 
 
-def lock(site):
-    """Return the installation's record."""
-    return site.record()
-
-
 def in_container(site, command, **environment):
     """Run a command in the loaded module's container; return the CompletedProcess."""
     return site.bash(f"module load Example/1.0 && singularity exec $SIF {command}", check=False, **environment)
@@ -82,7 +77,7 @@ def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
     assert output[0].endswith("/share/ebsif/masks.squashfs:ro")
     assert {"APPTAINER_OVERLAY=/a", "SINGULARITY_OVERLAY=/a"} <= set(output)
     # admin D4: an installation without a venv lists the image's packages, too, for comparisons, scanners and spider
-    assert "numpy" in {line.split("==")[0] for line in lock(site)["image_packages"]}
+    assert "numpy" in {line.split("==")[0] for line in site.record()["image_packages"]}
     # 0b of the field: `module avail` doesn't show them
     if site.tool.syntax == "Lua":
         assert "numpy" not in (site.modules / "Example/1.0.lua").read_text()
@@ -94,14 +89,8 @@ def test_an_overlay_of_the_users_own(masked, tmp_path):
     (tmp_path / "mine/mine.txt").write_text("mine")
     mine = tmp_path / "mine.squashfs"
     subprocess.run(["mksquashfs", tmp_path / "mine", mine, "-no-progress"], check=True, capture_output=True)
-    overlay = f"{mine}:ro"
-    result = in_container(
-        masked,
-        "sh -c 'cat /mine.txt; command -v touch || echo none'",
-        APPTAINER_OVERLAY=overlay,
-        SINGULARITY_OVERLAY=overlay,
-    )
-    assert result.stdout == "minenone\n"
+    own = dict.fromkeys(("APPTAINER_OVERLAY", "SINGULARITY_OVERLAY"), f"{mine}:ro")
+    assert in_container(masked, "sh -c 'cat /mine.txt; command -v touch || echo none'", **own).stdout == "minenone\n"
 
 
 def test_the_loader_finds_another_library(masked, base_image):
@@ -128,7 +117,7 @@ def test_a_masked_library_in_a_wheel(masked, base_image, host):
 
 def test_masks_are_in_help_and_lock(masked):
     """S000-12: a mask is listed in the module's help and in the lock file, with the files it matched."""
-    found = lock(masked)["masks"]
+    found = masked.record()["masks"]
     assert sorted(found) == sorted(MASKS)
     assert found["/usr/bin/to[u]*"] == {"paths": ["/usr/bin/touch"]}
     assert found["/usr/bin/whoami"] == {"paths": ["/usr/bin/whoami"], "replacement": "/usr/bin/id"}
@@ -143,20 +132,15 @@ def test_masks_are_in_help_and_lock(masked):
 
 def test_commands_at_installation_see_the_masks(masked):
     """A stage's verification sees what users will see: masks apply at installation."""
-    (stage,) = lock(masked)["stages"]
+    (stage,) = masked.record()["stages"]
     assert stage["verify"] == ["! command -v touch"]
 
 
 def test_a_mask_that_matches_nothing_is_refused(site, tmp_path):
     """The error names the pattern, and nothing in it is executed. Other invalid masks are in tests/unit."""
     canary = tmp_path / "canary"
-    texts = {
-        name: TEXT + f"masked_paths = [{pattern!r}]\n"
-        for name, pattern in {
-            "missing": "/opt/no/such/*.so",
-            "no program": f"/usr/bin/$(touch {canary})`touch {canary}`;",
-        }.items()
-    }
+    patterns = {"missing": "/opt/no/such/*.so", "no program": f"/usr/bin/$(touch {canary})`touch {canary}`;"}
+    texts = {name: TEXT + f"masked_paths = [{pattern!r}]\n" for name, pattern in patterns.items()}
     results = site.eb_each(texts)
     assert "nothing in the image matches '/opt/no/such/*.so'" in " ".join(results["missing"].stdout.split())
     assert "nothing in the image matches" in results["no program"].stdout

@@ -111,14 +111,6 @@ def test_programs_that_others_mount_images_with(tmp_path):
     assert int(ignored[2], 16) & 1 << 14 and not int(ignored[0], 16) & 1 << 14
 
 
-def test_a_users_bind_is_merged(installed_once, tmp_path):
-    """S002-07: a user's bind in APPTAINER_BIND is used beside the module's binds."""
-    (tmp_path / "data").write_text("mine")
-    script = "singularity exec $SIF cat /my/data /runscripts/conda-python-simple"
-    output = installed_once.output(installed_once.SQUASHED, script, APPTAINER_BIND=f"{tmp_path}:/my")
-    assert output.startswith("mine")
-
-
 def test_unloading_leaves_nothing(installed):
     """After unloading, the environment is as before, even if user software changed in between."""
     root = installed.root(installed.WRITABLE)
@@ -582,9 +574,7 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
     for name in (*sys.stdlib_module_names, "numpy", "pip", "setuptools", "sitecustomize", "usercustomize"):
         (theirs / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name}.py\\n')\n")
     (theirs / "pip.conf").write_text("[global]\nno-such-option = x\nindex-url = http://127.0.0.1:9/\n")
-    done = scratch.load(
-        scratch.WRITABLE,
-        f"""
+    script = f"""
         set -e
         cp -p {CONTAINER_FILES}/bin/container-* $CONTAINERROOT/bin
         trap "rm $CONTAINERROOT/bin/container-*" EXIT
@@ -597,8 +587,8 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
         done
         make-squashfs
         $RUNSCRIPTS/stage-software --plan --image
-    """,
-    )
+    """
+    done = scratch.load(scratch.WRITABLE, script)
     assert not ran.exists(), done.stderr
 
 

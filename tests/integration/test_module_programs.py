@@ -42,13 +42,8 @@ class Programs:
         root = here / case.folder
         (root / "share/ebsif").mkdir(parents=True)
         (root / "image.sif").touch()
-        for script in (
-            "share/ebsif/container.sh",
-            "share/ebsif/common.bash",
-            "share/ebsif/run.bash",
-            "bin/with-module",
-            "interpreter/python",
-        ):
+        scripts = [f"share/ebsif/{name}" for name in ("container.sh", "common.bash", "run.bash")]
+        for script in [*scripts, "bin/with-module", "interpreter/python"]:
             (root / script).parent.mkdir(exist_ok=True)
             shutil.copy(CONTAINER_FILES / script, root / script)
             (root / script).chmod(0o755)

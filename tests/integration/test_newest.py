@@ -32,6 +32,7 @@ def person(installations, tmp_path):
     return Person(installations("EnvironmentModules-Tcl").copy(tmp_path, Installed.WRITABLE), wheels)
 
 
+@pytest.mark.nightly
 def test_an_extension_that_is_changed(person):
     """
     V-06: programs of what was asked for are commands of the module, also after --add; no others, and none of ours.

@@ -67,21 +67,8 @@ def test_get_master_agrees_with_slurm(cluster):
 
 
 # closed, counted or nested wrongly; and what isn't a name
-BRACKETS = [
-    "n[",
-    "n[1",
-    "n1]",
-    "n[]",
-    "n[1-]",
-    "n[-1]",
-    "n[1,,2]",
-    "n[1,]",
-    "n[a-b]",
-    "n[[1-2]]",
-    "n[1-2-3]",
-    "n[1-2]]",
-]
-NAMES = ["", ",", "n[1-2]-ib", "a b", "$(id)", "a;b", ".n1", "n1,-n2"]
+BRACKETS = ["n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]", "n[1-2-3]"]
+NAMES = ["n[1-2]]", "", ",", "n[1-2]-ib", "a b", "$(id)", "a;b", ".n1", "n1,-n2"]
 
 
 @pytest.mark.parametrize("wrong", [*BRACKETS, *NAMES])

@@ -68,6 +68,14 @@ def test_a_project_directory_of_somebody_else(node):
     assert node.run(PROJECT="p", USER="me")[0]["HF_HOME"] == f"{node.folder}/p/caches/huggingface"
 
 
+@pytest.fixture
+def folder():
+    """A directory that other accounts can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 def give(path, account, mode):
     """Make a directory of an account, for a group."""
     path.mkdir(exist_ok=True)
@@ -79,17 +87,13 @@ def give(path, account, mode):
 def staged(node, place):
     """Return the directory that the victim plans for copies of files on the nodes, where caches would be in a place."""
     (node.folder / "x.sif").touch()
+    environment = {"PATH": os.environ["PATH"], "CONTAINERROOT": str(node.folder)}
     done = attempt(
         ["bash", node.scripts / "stage-software", "--plan", "--image"],
         user=VICTIM,
         group=VICTIM,
         extra_groups=[GROUP],
-        env={
-            "PATH": os.environ["PATH"],
-            "SIF": str(node.folder / "x.sif"),
-            "CONTAINERROOT": str(node.folder),
-            "EBSIF_NODE_LOCAL": str(place),
-        },
+        env={**environment, "SIF": str(node.folder / "x.sif"), "EBSIF_NODE_LOCAL": str(place)},
     )
     return done.stdout.partition("\n")[0]
 
@@ -156,11 +160,8 @@ def test_a_directory_of_somebody_else(node):
     theirs = node.folder / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
-    taken = [
-        lambda: node.caches().symlink_to(theirs),
-        node.caches().touch,
-        lambda: shutil.copytree(theirs, node.caches()),
-    ]
+    taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch]
+    taken.append(lambda: shutil.copytree(theirs, node.caches()))
     # both directories were made by their owners
     found, _ = node.run(uid=OTHER)
     assert found["TRITON_CACHE_DIR"] == f"{node.caches(OTHER)}/no-job/triton"
@@ -208,23 +209,11 @@ def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
 def test_copies_in_a_directory_of_somebody_else(node, exchanged):
     """P-01: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
     command = ["bash", node.scripts / "stage-software", "--use", "printenv", "SIF"]
-    environment = {
-        "PATH": os.environ["PATH"],
-        "SIF": "/shared/x.sif",
-        "CONTAINERROOT": str(node.folder),
-        "EBSIF_STAGED": f"{exchanged}\n{'0' * 64} /shared/x.sif\n",
-    }
+    environment = {"PATH": os.environ["PATH"], "SIF": "/shared/x.sif", "CONTAINERROOT": str(node.folder)}
+    environment["EBSIF_STAGED"] = f"{exchanged}\n{'0' * 64} /shared/x.sif\n"
     for _ in range(50):
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            user=VICTIM,
-            group=VICTIM,
-            extra_groups=[],
-        )
+        done = attempt(command, env=environment, user=VICTIM, group=VICTIM, extra_groups=[])
+        assert done.returncode == 0, done.stderr
         assert done.stdout == "/shared/x.sif\n"
 
 
@@ -268,7 +257,7 @@ def take_names(folder, link):
 
 
 @pytest.mark.usefixtures("configuration")
-def test_fetching_where_others_may_rename(monkeypatch):
+def test_fetching_where_others_may_rename(monkeypatch, folder):
     """P-02, security 4: a member of the group exchanges the directory of a fetch; no file of the account is written."""
 
     def download(_source, made):
@@ -279,19 +268,17 @@ def test_fetching_where_others_may_rename(monkeypatch):
         fetch(ImageSource.parse(f"https://example.org/x.sif#{digest_of(SIF).replace(':', '=')}"), str(place / "x.sif"))
 
     monkeypatch.setitem(imagefetch.FETCHERS, HTTPS, download)
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        place, mine = Path(folder) / "sources", Path(folder) / "mine"
-        place.mkdir()
-        os.chown(place, -1, GROUP)
-        place.chmod(0o2775)
-        mine.write_text("mine")
-        mine.chmod(0o600)
-        os.chown(mine, VICTIM, VICTIM)
-        with attacking(take_names, place, mine, group=GROUP):
-            as_another(VICTIM, use)
-        assert list(place.glob("aside*"))
-        assert ((place / "x.sif").read_bytes(), mine.read_text()) == (SIF, "mine")
+    place, mine = folder / "sources", folder / "mine"
+    place.mkdir()
+    os.chown(place, -1, GROUP)
+    place.chmod(0o2775)
+    mine.write_text("mine")
+    mine.chmod(0o600)
+    os.chown(mine, VICTIM, VICTIM)
+    with attacking(take_names, place, mine, group=GROUP):
+        as_another(VICTIM, use)
+    assert list(place.glob("aside*"))
+    assert ((place / "x.sif").read_bytes(), mine.read_text()) == (SIF, "mine")
 
 
 def look_for_set_user_id(folder, found):
@@ -304,33 +291,31 @@ def look_for_set_user_id(folder, found):
 
 
 @pytest.mark.usefixtures("configuration")
-def test_user_software_of_somebody_else():
+def test_user_software_of_somebody_else(folder):
     """P-04, security 1: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
     found = multiprocessing.get_context("fork").SimpleQueue()
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        software, squashfs, build = (Path(folder) / name for name in ("theirs", "theirs.squashfs", "build"))
-        (software / "bin").mkdir(parents=True)
-        tool = software / "bin/tool"
-        tool.write_bytes(os.urandom(30_000_000))
-        tool.chmod(0o6757)
-        tool.parent.chmod(0o777)
-        subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
-        (build / "user-software").mkdir(parents=True)
-        container = SimpleNamespace(environment=lambda: dict(os.environ))
-        venv = Venv(container, str(build / "user-software"), "/user-software/venv/x")
-        with attacking(look_for_set_user_id, build, found):
-            for _ in range(5):
-                venv.unpack(str(squashfs))
-        assert found.empty()
-        unpacked = build / "user-software/bin"
-        assert [stat.S_IMODE(path.stat().st_mode) for path in (unpacked, unpacked / "tool")] == [0o775, 0o755]
-        os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
-        squashfs.unlink()
-        subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
-        with pytest.raises(RunShellCmdError):
+    software, squashfs, build = (folder / name for name in ("theirs", "theirs.squashfs", "build"))
+    (software / "bin").mkdir(parents=True)
+    tool = software / "bin/tool"
+    tool.write_bytes(os.urandom(30_000_000))
+    tool.chmod(0o6757)
+    tool.parent.chmod(0o777)
+    subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
+    (build / "user-software").mkdir(parents=True)
+    container = SimpleNamespace(environment=lambda: dict(os.environ))
+    venv = Venv(container, str(build / "user-software"), "/user-software/venv/x")
+    with attacking(look_for_set_user_id, build, found):
+        for _ in range(5):
             venv.unpack(str(squashfs))
-        assert not list(build.rglob("memory"))
+    assert found.empty()
+    unpacked = build / "user-software/bin"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (unpacked, unpacked / "tool")] == [0o775, 0o755]
+    os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
+    squashfs.unlink()
+    subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
+    with pytest.raises(RunShellCmdError):
+        venv.unpack(str(squashfs))
+    assert not list(build.rglob("memory"))
 
 
 @contextlib.contextmanager
@@ -359,11 +344,8 @@ def as_another(account, function, *arguments):
     """Call a function as another account, a member of the group, in a process of its own; check that it returns."""
 
     def run():
-        os.setgroups([GROUP])
-        os.setgid(account)
-        os.setuid(account)
         os.umask(0o077)
-        function(*arguments)
+        as_account(account, function, *arguments, group=GROUP)
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
@@ -386,53 +368,49 @@ def check_that_the_easyconfig_is_closed(root, closed):
     )
 
 
-def test_the_lock_of_another_member_of_the_group():
+def test_the_lock_of_another_member_of_the_group(folder):
     """R-10: each account that may write to a catalog may lock it, although new files there don't get its group."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        place = Path(folder) / "catalog"
-        place.mkdir()
-        os.chown(place, -1, GROUP)
-        place.chmod(0o775)
-        for account in (OTHER, OTHER + 1):
-            as_another(account, lock, place)
-        assert (place / files.LOCK).stat().st_gid == GROUP
+    place = folder / "catalog"
+    place.mkdir()
+    os.chown(place, -1, GROUP)
+    place.chmod(0o775)
+    for account in (OTHER, OTHER + 1):
+        as_another(account, lock, place)
+    assert (place / files.LOCK).stat().st_gid == GROUP
 
 
 @pytest.mark.usefixtures("configuration")
-def test_links_of_another_member_of_the_group(monkeypatch):
+def test_links_of_another_member_of_the_group(monkeypatch, folder):
     """P-02: where others may have put links, locking and writing change nothing of the file to which they lead."""
     record = runpy.run_path(str(CONTAINER_FILES / "runscripts/record-run.py"))["write"]
     monkeypatch.setattr(os, "getpid", lambda: 7)
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        place, mine = Path(folder) / "shared", Path(folder) / "mine"
-        place.mkdir()
-        mine.write_text("mine")
-        os.chown(place, -1, GROUP)
-        place.chmod(0o2775)
-        for path, account in ((place, GROUP), (mine, VICTIM)):
-            os.chown(path, VICTIM, account)
-        mine.chmod(0o600)
-        names = (files.LOCK, "new", ".text.unfinished", "record.7.new")
+    place, mine = folder / "shared", folder / "mine"
+    place.mkdir()
+    mine.write_text("mine")
+    os.chown(place, -1, GROUP)
+    place.chmod(0o2775)
+    for path, account in ((place, GROUP), (mine, VICTIM)):
+        os.chown(path, VICTIM, account)
+    mine.chmod(0o600)
+    names = (files.LOCK, "new", ".text.unfinished", "record.7.new")
 
-        def attack():
-            for name in names:
-                (place / name).symlink_to(mine)
+    def attack():
+        for name in names:
+            (place / name).symlink_to(mine)
 
-        def use():
-            for write in (lambda: lock(place), lambda: record(str(place / "record"), {})):
-                with pytest.raises(OSError, match="File exists|symbolic links"):
-                    write()
-            files.set_access(place / "new", GROUP, 0o664)
-            files.replace(place / "shown", "text", shared=True)
-            write_whole(str(place / "text"), "text")
+    def use():
+        for write in (lambda: lock(place), lambda: record(str(place / "record"), {})):
+            with pytest.raises(OSError, match="File exists|symbolic links"):
+                write()
+        files.set_access(place / "new", GROUP, 0o664)
+        files.replace(place / "shown", "text", shared=True)
+        write_whole(str(place / "text"), "text")
 
-        as_another(OTHER, attack)
-        as_another(VICTIM, use)
-        assert [(place / name).read_text() for name in ("shown", "text")] == ["text"] * 2
-        status = mine.stat()
-        assert (mine.read_text(), status.st_mode & 0o777, status.st_gid) == ("mine", 0o600, VICTIM)
+    as_another(OTHER, attack)
+    as_another(VICTIM, use)
+    assert [(place / name).read_text() for name in ("shown", "text")] == ["text"] * 2
+    status = mine.stat()
+    assert (mine.read_text(), status.st_mode & 0o777, status.st_gid) == ("mine", 0o600, VICTIM)
 
 
 @pytest.fixture
@@ -506,82 +484,71 @@ def test_a_directory_that_is_exchanged_while_a_file_is_written(shared_place):
     place, mine = shared_place / "shared", shared_place / "mine"
     as_another(OTHER, plant, [place / "link"], [mine])
     as_another(OTHER, Path.mkdir, place / "folder", 0o777)
-    attacker = multiprocessing.get_context("fork").Process(
-        target=as_account, args=(OTHER, exchange_for_ever, place / "folder", place / "link")
-    )
     give(place, OTHER, 0o2777)
-    attacker.start()
 
     def use():
         for _ in range(300):
             with contextlib.suppress(EbsifError, OSError):
                 files.replace(place / "folder/new", "text")
 
-    as_another(VICTIM, use)
-    attacker.kill()
-    attacker.join()
+    with attacking(exchange_for_ever, place / "folder", place / "link"):
+        as_another(VICTIM, use)
     assert [one.name for one in mine.iterdir()] == ["there"]
 
 
-def test_removing_where_others_have_put_links():
+def test_removing_where_others_have_put_links(folder):
     """E-06, P-04: root removes links, and nothing of the directories to which they lead; an owner is named before."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        root, mine = Prefix(Path(folder)).install(MINE), Path(folder) / "mine"
-        mine.mkdir(mode=0o555)
-        (mine / "work").touch()
-        for path in (root, root.parent, mine, *root.rglob("*")):
-            os.chown(path, VICTIM, GROUP)
-            path.chmod(path.stat().st_mode | 0o020)
+    root, mine = Prefix(folder).install(MINE), folder / "mine"
+    mine.mkdir(mode=0o555)
+    (mine / "work").touch()
+    for path in (root, root.parent, mine, *root.rglob("*")):
+        os.chown(path, VICTIM, GROUP)
+        path.chmod(path.stat().st_mode | 0o020)
 
-        def attack():
-            for path in (root / "user-software/link", root / "share/ebsif/link", Path(f"{root}.replaced")):
-                path.symlink_to(mine)
+    def attack():
+        for path in (root / "user-software/link", root / "share/ebsif/link", Path(f"{root}.replaced")):
+            path.symlink_to(mine)
 
-        def refuse():
-            with pytest.raises(EbsifError, match=f"replaced belongs to account {OTHER}"):
-                removal.plan(places.of_directory(root))
+    def refuse():
+        with pytest.raises(EbsifError, match=f"replaced belongs to account {OTHER}"):
+            removal.plan(places.of_directory(root))
 
-        as_another(OTHER, attack)
-        as_another(VICTIM, refuse)
-        removal.remove(removal.plan(places.of_directory(root)))
-        assert not root.parent.exists()
-        assert (mine / "work").exists() and mine.stat().st_mode & 0o777 == 0o575
+    as_another(OTHER, attack)
+    as_another(VICTIM, refuse)
+    removal.remove(removal.plan(places.of_directory(root)))
+    assert not root.parent.exists()
+    assert (mine / "work").exists() and mine.stat().st_mode & 0o777 == 0o575
 
 
-def test_a_module_that_names_files_of_others():
+def test_a_module_that_names_files_of_others(folder):
     """E-06, security: root removes neither the installation nor the easyconfig of another account for a module."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        prefix = Prefix(Path(folder))
-        root = prefix.install(MINE)
-        (copy,) = (root / "easybuild").iterdir()
-        theirs = Path(folder) / "theirs.eb"
-        theirs.write_text(WRITTEN + "extend`\n")
-        copy.write_text(theirs.read_text())
-        record = json.loads((root / RECORD).read_text())
-        (root / RECORD).write_text(json.dumps({**record, "easyconfig": str(theirs)}))
-        for path in (root, *root.rglob("*")):
-            os.chown(path, OTHER, OTHER)
-        os.chown(theirs, VICTIM, VICTIM)
-        planned = removal.plan(places.of_directory(root))
-        assert theirs not in planned.paths and planned.kept == [f"{theirs}: belongs to account {VICTIM}"]
-        os.chown(theirs, OTHER, OTHER)
-        assert theirs in removal.plan(places.of_directory(root)).paths
-        installation = places.with_module_file(places.of_directory(root))
-        os.chown(installation.file, VICTIM, VICTIM)
-        with pytest.raises(EbsifError, match=f"belongs to account {VICTIM}, but .* to account {OTHER}"):
-            removal.plan(installation)
+    prefix = Prefix(folder)
+    root = prefix.install(MINE)
+    (copy,) = (root / "easybuild").iterdir()
+    theirs = folder / "theirs.eb"
+    theirs.write_text(WRITTEN + "extend`\n")
+    copy.write_text(theirs.read_text())
+    record = json.loads((root / RECORD).read_text())
+    (root / RECORD).write_text(json.dumps({**record, "easyconfig": str(theirs)}))
+    for path in (root, *root.rglob("*")):
+        os.chown(path, OTHER, OTHER)
+    os.chown(theirs, VICTIM, VICTIM)
+    planned = removal.plan(places.of_directory(root))
+    assert theirs not in planned.paths and planned.kept == [f"{theirs}: belongs to account {VICTIM}"]
+    os.chown(theirs, OTHER, OTHER)
+    assert theirs in removal.plan(places.of_directory(root)).paths
+    installation = places.with_module_file(places.of_directory(root))
+    os.chown(installation.file, VICTIM, VICTIM)
+    with pytest.raises(EbsifError, match=f"belongs to account {VICTIM}, but .* to account {OTHER}"):
+        removal.plan(installation)
 
 
-def test_an_easyconfig_that_others_can_t_read():
+def test_an_easyconfig_that_others_can_t_read(folder):
     """I-01: EasyBuild gives its copy the mode of the original, and its directory that of the umask."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        root = Prefix(Path(folder)).install(MINE)
-        assert places.of_directory(root).easyconfig
-        (copy,) = (root / "easybuild").iterdir()
-        copy.chmod(0o600)
-        as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy)
-        (root / "easybuild").chmod(0o700)
-        as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy.parent)
+    root = Prefix(folder).install(MINE)
+    assert places.of_directory(root).easyconfig
+    (copy,) = (root / "easybuild").iterdir()
+    copy.chmod(0o600)
+    as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy)
+    (root / "easybuild").chmod(0o700)
+    as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy.parent)

@@ -40,11 +40,8 @@ def person(installed_once, cluster, tmp_path, wheels):
     person.catalogs_example()
     (site.work / "requirements.txt").write_text("greeting\n")
     (site.work / "train.py").write_text("import numpy\nprint('trained')\n")
-    person.environment |= {
-        **cluster.environment,
-        "MODULEPATH": site.modules,
-        "EASYBUILD_ROBOT_PATHS": site.work / "easyconfigs",
-    }
+    own = {"MODULEPATH": site.modules, "EASYBUILD_ROBOT_PATHS": site.work / "easyconfigs"}
+    person.environment |= {**cluster.environment, **own}
     yield person
     cluster.slurm("scancel", "-n", "train")
 

@@ -36,16 +36,9 @@ def pals(training, tmp_path):
 
 def in_pbs(training, pals, script, check=True):
     """Run a bash script as PBS would, with the module loaded."""
-    return training.run(
-        f"export PATH={pals}:$PATH\n{script}",
-        check,
-        PBS_JOBID="4711.server",
-        PBS_NODEFILE=pals / "nodes",
-        PBS_O_WORKDIR=training.site.work,
-        SLURM_JOB_ID="1",
-        SLURM_STEP_ID="1",
-        SLURM_PROCID="0",
-    )
+    of_pbs = {"PBS_JOBID": "4711.server", "PBS_NODEFILE": pals / "nodes", "PBS_O_WORKDIR": training.site.work}
+    of_slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "1", "SLURM_PROCID": "0"}
+    return training.run(f"export PATH={pals}:$PATH\n{script}", check, **of_pbs, **of_slurm)
 
 
 @contextlib.contextmanager

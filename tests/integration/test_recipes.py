@@ -71,16 +71,8 @@ def packages(tmp_path):
     """A folder with the replacement packages."""
     folder = tmp_path / "packages"
     folder.mkdir()
-    for name in (
-        "cmake",
-        "ninja",
-        "pyyaml",
-        "typing_extensions",
-        "packaging",
-        *SUPPORTING.split(),
-        "tensorboard_plugin_wit",
-        "tensorboard_pytorch",
-    ):
+    others = "cmake ninja pyyaml typing_extensions packaging tensorboard_plugin_wit tensorboard_pytorch"
+    for name in f"{others} {SUPPORTING}".split():
         make_wheel(folder, name)
     # the package's version is that of the source, not that of the module
     make_wheel(folder, "torch", "1.13.0a0+git49444c3", module_text=DISTRIBUTED, scripts={"torchrun": "torch:main"})
@@ -90,12 +82,8 @@ def packages(tmp_path):
     for name in ("tensorboard", "tensorboard_plugin_profile"):
         make_wheel(folder, name, "2.11.2")
     # dependencies that would replace torch; no package here provides them
-    for name, version in (
-        ("torchaudio", "0.13.1"),
-        ("torchvision", "0.14.1"),
-        ("torchtext", "0.14.1"),
-        ("torchmetrics", "1.0.3"),
-    ):
+    needing = {"torchaudio": "0.13.1", "torchvision": "0.14.1", "torchtext": "0.14.1", "torchmetrics": "1.0.3"}
+    for name, version in needing.items():
         make_wheel(folder, name, version, requires=["torch==9"])
     make_source(folder, "mpi4py", "4.0")
     return folder
@@ -123,14 +111,8 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     lock = place.record(container.module)
     assert [stage["name"] for stage in lock["stages"]] == [stage.name for stage in container.stages]
     assert lock["module"]["version"] == "1.13.1"
-    assert {
-        "torch==1.13.0a0+git49444c3",
-        "horovod==0.28.1",
-        "tensorboard==2.11.2",
-        "mpi4py==4.0",
-        "torchvision==0.14.1",
-        "torchmetrics==1.0.3",
-    } <= set(lock["venv_packages"])
+    replaced = {"torch==1.13.0a0+git49444c3", "horovod==0.28.1", "tensorboard==2.11.2", "mpi4py==4.0"}
+    assert {*replaced, "torchvision==0.14.1", "torchmetrics==1.0.3"} <= set(lock["venv_packages"])
     names = {line.split("==")[0] for line in lock["venv_packages"]}
     assert set(SUPPORTING.split()) <= names
     code = "import torch.distributed as d; print(d.is_mpi_available())"

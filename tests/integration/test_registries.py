@@ -25,16 +25,8 @@ def pushed(registry, tmp_path):
     """The repository of an artifact that oras has pushed to the registry, with a name of its own for each test."""
     (tmp_path / "data").write_bytes(CONTENT)
     name = f"{registry.host}/tests/{tmp_path.name.replace('_', '-').lower()}"
-    run(
-        part("EBSIF_TEST_ORAS"),
-        "push",
-        "--plain-http",
-        f"{name}:1.0,1.1",
-        "data:application/x-data",
-        "--annotation",
-        "org.opencontainers.image.version=1.0",
-        cwd=tmp_path,
-    )
+    content = ("data:application/x-data", "--annotation", "org.opencontainers.image.version=1.0")
+    run(part("EBSIF_TEST_ORAS"), "push", "--plain-http", f"{name}:1.0,1.1", *content, cwd=tmp_path)
     return open_repository(f"oras://{name}:1.0")
 
 

@@ -344,15 +344,8 @@ def test_accelerate_on_another_number_of_nodes(rank):
     """57-h3.1: accelerate that is started on more or fewer nodes than it is told of fails, and doesn't train alone."""
 
     def start(*options, **variables):
-        return rank.start(
-            "/runscripts/conda-python-distributed",
-            "-m",
-            "accelerate.commands.launch",
-            *options,
-            "a.py",
-            "--num_machines=7",
-            **variables,
-        ).stderr
+        launch = ("/runscripts/conda-python-distributed", "-m", "accelerate.commands.launch")
+        return rank.start(*launch, *options, "a.py", "--num_machines=7", **variables).stderr
 
     two, one = slurm(local_size=1, size=2), slurm(local_size=1, size=1, nodes="nid1")
     starts = "No module named 'accelerate'"
@@ -439,14 +432,9 @@ def test_the_innermost_launcher_decides(rank, tmp_path):
         names = ("COMM_WORLD_RANK", "COMM_WORLD_SIZE", "COMM_WORLD_LOCAL_RANK", "COMM_WORLD_LOCAL_SIZE")
         # the name of the process is that of the script
         write_program(tmp_path / process, '#!/bin/bash\n"$@"\nexit\n')
-        return rank.start(
-            tmp_path / process,
-            "/runscripts/conda-python-distributed",
-            tmp_path / "show.py",
-            **slurm(),
-            **dict(zip([f"{prefix}_{name}" for name in names], "0202")),
-            **variables,
-        )
+        words = (tmp_path / process, "/runscripts/conda-python-distributed", tmp_path / "show.py")
+        told = dict(zip([f"{prefix}_{name}" for name in names], "0202"))
+        return rank.start(*words, **slurm(), **told, **variables)
 
     said = "Open MPI does not tell the ranks what distinguishes this run from another one"
     assert said in start("mpirun", "OMPI").stderr

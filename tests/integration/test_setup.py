@@ -245,22 +245,12 @@ def test_images_are_built_with_pips_settings(tmp_path):
         tmp_path / "runtime", "#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|PRO|REQ)' | sort; exit 3\n"
     )
     script = f"source {builder}; runtime={runtime} root={tmp_path}; export_pip_settings; in_root pip || echo $?"
-    result = run(
-        ["bash", "-c", script],
-        HOME=str(tmp_path / "home"),
-        XDG_CONFIG_HOME="",
-        PIP_CONFIG_FILE="",
-        PIP_INDEX_URL="",
-        PIP_FIND_LINKS="",
-        PIP_PROXY="http://mine.example",
-    )
-    assert result.stdout.splitlines() == [
-        "PIP_FIND_LINKS=/one /two",
-        "PIP_INDEX_URL=https://mirror.example/a b",
-        "PIP_PROXY=http://mine.example",
-        "PIP_TIMEOUT=5",
-        "3",
-    ], result.stderr
+    own = {"HOME": str(tmp_path / "home"), "PIP_PROXY": "http://mine.example"}
+    own |= dict.fromkeys(("XDG_CONFIG_HOME", "PIP_CONFIG_FILE", "PIP_INDEX_URL", "PIP_FIND_LINKS"), "")
+    result = run(["bash", "-c", script], **own)
+    expected = ["PIP_FIND_LINKS=/one /two", "PIP_INDEX_URL=https://mirror.example/a b"]
+    expected += ["PIP_PROXY=http://mine.example", "PIP_TIMEOUT=5", "3"]
+    assert result.stdout.splitlines() == expected, result.stderr
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):

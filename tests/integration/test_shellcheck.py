@@ -32,22 +32,8 @@ def test_the_scripts_of_the_project(part):
 @pytest.mark.parametrize("name", site.names())
 def test_the_scripts_for_batch_systems(name, tmp_path):
     """Scripts for all sites, with either launcher and all optional parts, and scripts that run eb."""
-    wanted = {
-        launcher: [
-            "--nodes",
-            "2",
-            "--launcher",
-            launcher,
-            "--data",
-            "a b",
-            "--signal",
-            "60",
-            "PyTorch/2.7.1-x",
-            "--",
-            "train.py",
-        ]
-        for launcher in launchers.LAUNCHERS
-    }
+    more = ["--data", "a b", "--signal", "60", "PyTorch/2.7.1-x", "--", "train.py"]
+    wanted = {one: ["--nodes", "2", "--launcher", one, *more] for one in launchers.LAUNCHERS}
     if site.read(name).scheduler:
         wanted["install"] = ["--install", "mine.eb", "--", "--robot", "a b"]
     for kind, arguments in wanted.items():

@@ -12,13 +12,12 @@ from support import CHECKOUT, CONTAINER_FILES
 from training import MODULE
 
 
-@pytest.mark.parametrize("options", ["--nodes 2"])
-def test_signals_reach_the_program_and_its_status_counts(training, options):
+def test_signals_reach_the_program_and_its_status_counts(training):
     """use D4, T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
     script = f"""
         rm -f USR1* TERM*
         send() {{
-            ebsif job {MODULE} {options} -o $1.sh -- checkpoint.py $1
+            ebsif job {MODULE} --nodes 2 -o $1.sh -- checkpoint.py $1
             job=$(sbatch --parsable --output=$1.out $1.sh)
             until [[ -e $1-0 && -e $1-1 ]]; do [[ -n $(squeue -h -j $job) ]] && sleep 0.2 || break; done
             scancel --signal=$1 $job

@@ -42,23 +42,8 @@ def signing(tmp_path_factory, small_image):
     (folder / "altered.sif").write_bytes(altered)
     shutil.copy(folder / "signed.sif", folder / "extended.sif")
     (folder / "more").write_bytes(bytes(4096))
-    run(
-        "apptainer",
-        "sif",
-        "add",
-        "extended.sif",
-        "more",
-        "--datatype",
-        "4",
-        "--parttype",
-        "4",
-        "--partfs",
-        "1",
-        "--partarch",
-        "2",
-        "--groupid",
-        "0",
-    )
+    options = ["--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "0"]
+    run("apptainer", "sif", "add", "extended.sif", "more", *options)
     return folder
 
 

@@ -52,13 +52,8 @@ class Place:
         self.records = folder / "own/mine/containers"
         self.records.mkdir(parents=True)
         (folder / "own/mine/site.yaml").write_text("name: mine\ndescription: x\n")
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": folder,
-            "EASYBUILD_PREFIX": folder / "eb",
-            "EBSIF_SITE": "mine",
-            "TMPDIR": folder,
-        }
+        self.environment = {"PATH": os.environ["PATH"], "EASYBUILD_PREFIX": folder / "eb", "EBSIF_SITE": "mine"}
+        self.environment |= {"HOME": folder, "TMPDIR": folder}
 
     def ebsif(self, command, *arguments, status=0, **variables):
         """Run the command with the site's catalog; return its output."""
@@ -125,27 +120,16 @@ def put_bill(name, image, how):
     bill = put(name, [("application/vnd.cyclonedx+json", text, "bill.json")], subject=image)
     if name.startswith("oras"):
         # as oras attach does for registries that don't list what refers to a manifest
-        put_text(
-            repository,
-            {"schemaVersion": 2, "mediaType": INDEX, "manifests": [bill.as_json()]},
-            image.digest.replace(":", "-"),
-        )
+        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [bill.as_json()]}
+        put_text(repository, index, image.digest.replace(":", "-"))
     return "2.0"
 
 
 def oci_image(name, tag):
     """Put an OCI image with labels, an entry point and a layer that is no archive into a repository."""
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "created": "2026-10-05T01:02:03Z",
-        "config": {
-            "Labels": {"maker": "someone"},
-            "Env": ["PATH=/bin", "A=b=c"],
-            "Entrypoint": ["/opt/start.sh"],
-            "Cmd": ["bash"],
-        },
-    }
+    start = {"Env": ["PATH=/bin", "A=b=c"], "Entrypoint": ["/opt/start.sh"], "Cmd": ["bash"]}
+    config = {"architecture": "amd64", "os": "linux", "created": "2026-10-05T01:02:03Z"}
+    config["config"] = {"Labels": {"maker": "someone"}, **start}
     return put(name, [("application/vnd.oci.image.layer.v1.tar", b"no archive", "")], config, tag)
 
 
@@ -177,13 +161,8 @@ def test_what_a_registry_tells(place, how):
         assert wanted == f"{repository}:2.0@{image.digest}"
         said = place.ebsif("add", f"{repository}:2.0")
         assert f"{repository}:2.0 is {image.digest} now; a tag or file can change, so the record has " in said
-        assert place.record("Tool") == {
-            "family": "tool",
-            "version": "2.0",
-            "date": "20261005",
-            "components": {"fast": "3.1"},
-            "source": wanted,
-        }
+        expected = {"family": "tool", "version": "2.0", "date": "20261005", "components": {"fast": "3.1"}}
+        assert place.record("Tool") == {**expected, "source": wanted}
         assert image_source(place.folder / "ec/t/Tool/Tool-2.0-20261005.eb") == wanted
         assert not (place.folder / "eb").exists()
 
@@ -198,13 +177,8 @@ def test_a_sif_file_in_a_registry(place, small_image):
     said = place.ebsif("add", source)
     assert kept in said and "\ninstall it with: eb ec/t/thing/thing-3.eb\n" in said
     sha256 = hashlib.sha256(image.read_bytes()).hexdigest()
-    assert place.record("thing") == {
-        "family": "thing",
-        "version": "3",
-        "source": f"{source}@{digest}",
-        "sha256": sha256,
-        "size": str(image.stat().st_size),
-    }
+    expected = {"family": "thing", "version": "3", "source": f"{source}@{digest}"}
+    assert place.record("thing") == {**expected, "sha256": sha256, "size": str(image.stat().st_size)}
     assert f"checksums = ['{sha256}']\n" in (place.folder / "ec/t/thing/thing-3.eb").read_text()
     assert image_source(place.folder / "ec/t/thing/thing-3.eb") == f"{source}@{digest}"
     assert (place.folder / "eb/sources/thing-3.sif").read_bytes() == image.read_bytes()
@@ -306,11 +280,7 @@ def test_a_layout_without_a_name(place, tmp_path, small_image):
     [
         ("oras://registry.example/A:1", 3, "should be oras://HOST/PATH:TAG@sha256:DIGEST (paths in lower case"),
         ("https://host/image.sif", 2, "has no information about the image before it is fetched: add --fetch "),
-        (
-            "docker-archive:image.tar",
-            3,
-            "fetch it yourself (`apptainer build FILE.sif docker-archive:image.tar`), and ",
-        ),
+        ("docker-archive:image.tar", 3, "fetch it yourself (`apptainer build FILE.sif docker-archive:image.tar`)"),
         ("library://entity/image:1", 3, "fetch it yourself (`apptainer pull FILE.sif library://entity/image:1`), and "),
         ("oci:nothing", 3, "nothing is not a directory with an OCI layout"),
     ],

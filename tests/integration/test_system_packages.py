@@ -36,13 +36,8 @@ AS_ROOT = (
 SLEEP = f"sleep 654.{os.getpid()}"
 
 # files in directories that aren't copied, or that hold what isn't packed
-PLACED = (
-    "usr/local/bin/placed",
-    "usr/local/etc/placed/removed",
-    "var/cache/placed/data",
-    "var/log/placed/log",
-    "run/placed",
-)
+PLACED = ["usr/local/bin/placed", "usr/local/etc/placed/removed", "var/cache/placed/data", "var/log/placed/log"]
+PLACED += ["run/placed"]
 
 
 # what somebody who can change a repository may try; PWN is made if mksquashfs takes a name for a command
@@ -60,11 +55,8 @@ def repository(tmp_path_factory):
     """A repository: a package that needs another, some that can't be installed, a newer version of one in the image."""
     folder = tmp_path_factory.mktemp("repository")
     make_deb(folder, "greet", "1:1.0-2", {"usr/bin/greet": GREET}, Depends="greet-data", postinst=AS_ROOT)
-    make_deb(
-        folder,
-        "greet-data",
-        files={"usr/share/greet/text": "hello from the layer\n", "usr/share/greet/secret": "secret\n"},
-    )
+    texts = {"text": "hello from the layer\n", "secret": "secret\n"}
+    make_deb(folder, "greet-data", files={f"usr/share/greet/{name}": text for name, text in texts.items()})
     make_deb(folder, "modern", Depends="hostname (>= 99)")
     make_deb(folder, "hostname", "99.0", {"usr/bin/hostname": "#!/bin/sh\necho newer\n"}, Essential="yes")
     make_deb(folder, "hostname", "1.0", {"usr/bin/hostname": "#!/bin/sh\necho older\n"}, Essential="yes")
@@ -348,15 +340,10 @@ def test_what_is_copied(base_image, tmp_path):
         return target
 
     target, more = copied(), copied("hostname")
+    kept = {"usr/local": ["usr/local/share/ca-certificates/site.crt"], "var/cache": ["var/cache/debconf/config.dat"]}
     for folder in ("usr/local", "usr/share/doc", "var/cache", "var/lib/apt/lists", "var/log"):
-        assert sorted(
-            str(path.relative_to(target))
-            for path in (target / folder).rglob("*")
-            if path.is_file() and not path.is_symlink()
-        ) == {
-            "usr/local": ["usr/local/share/ca-certificates/site.crt"],
-            "var/cache": ["var/cache/debconf/config.dat"],
-        }.get(folder, [])
+        found = [path for path in (target / folder).rglob("*") if path.is_file() and not path.is_symlink()]
+        assert sorted(str(path.relative_to(target)) for path in found) == kept.get(folder, [])
     assert (target / "usr/local/cuda").readlink() == Path("cuda-12")
     assert (target / "usr/local/cuda-12").stat().st_mode & 0o777 == 0o775
     assert (target / "usr/bin/env").stat().st_size and (target / "var/lib/dpkg/status").stat().st_size

@@ -101,9 +101,7 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
     user_software = place.root(place.WRITABLE) / "user-software"
     before = sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts)
     env = f"{tmp_path}/env"
-    result = place.load(
-        place.WRITABLE,
-        f"""
+    script = f"""
         set -e
         make-venv {env}
         cp "{os.environ["EBSIF_TEST_UV"]}" {env}/bin/uv
@@ -116,8 +114,8 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
         singularity exec $SIF python -c 'import mine, fits; print(mine.__file__, fits.__file__)'
         deactivate
         echo ${{SIF-none}}
-    """,
-    )
+    """
+    result = place.load(place.WRITABLE, script)
     site_packages = f"{env}/lib/python3.11/site-packages"
     assert result.stdout.splitlines() == [
         *[f"{env} {env}/bin/python {env}/bin/pip"] * 3,
@@ -138,14 +136,11 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
     show = tmp_path / "show"
     show.write_text(WHOLE)
     activate, unload = 'source "$own/bin/activate"', f"module unload {place.WRITABLE}"
+    own = "export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c"
     cases = {
         "no module": (":", ":", ":"),
         "loaded before": (f"module load {place.WRITABLE}", ":", unload),
-        "own values": (
-            f"export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c; module load {place.WRITABLE}",
-            ":",
-            unload,
-        ),
+        "own values": (f"{own}; module load {place.WRITABLE}", ":", unload),
         "twice": (":", activate, ":"),
         "nested": (":", f"bash -c '{activate}; deactivate; bash {show}' >{tmp_path}/inner", ":"),
         "unloaded meanwhile": (":", unload, ":"),
@@ -184,9 +179,7 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
 def test_the_module_is_loaded_again(environment):
     """G-02, use D2: the container is the module's again: the environment's programs say so; activation helps."""
     place, env, _ = environment
-    result = place.load(
-        place.WRITABLE,
-        f"""
+    script = f"""
         source '{env}/bin/activate'
         module unload {place.WRITABLE}
         module load {place.WRITABLE}
@@ -195,8 +188,8 @@ def test_the_module_is_loaded_again(environment):
         python -c 'import os; print(os.environ["VIRTUAL_ENV"])'
         deactivate
         echo "${{APPTAINERENV_VIRTUAL_ENV-gone}} ${{SIF-gone}}"
-    """,
-    )
+    """
+    result = place.load(place.WRITABLE, script)
     assert result.stdout.splitlines() == ["refused", str(env), "gone gone"]
     assert "the environment is not active, or a module was loaded since; activate it: source " in result.stderr
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
@@ -229,9 +222,7 @@ def test_an_active_environment_whose_module_was_unloaded(environment):
 def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_path, folder):
     """defects E8: uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
     (tmp_path / "rc").write_text("echo BASH_ENV was read\n")
-    result = installed_once.load(
-        installed_once.WRITABLE,
-        f"""
+    script = f"""
         make-venv {tmp_path}/env
         source {tmp_path}/env/bin/activate
         pip install -q {pip_options(folder)} mine
@@ -240,8 +231,8 @@ def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_pa
         pip uninstall -q -y mine
         hash -r; type mytool || echo gone
         ls -A {tmp_path}/env/host-bin | grep -xE "[.]run|mytool|pip3?"
-    """,
-    )
+    """
+    result = installed_once.load(installed_once.WRITABLE, script)
     expected = ["in", f"{tmp_path}/env/lib/python3.11/site-packages/mine.py", "gone", ".run", "pip", "pip3"]
     assert result.stdout.split() == expected
 
@@ -311,9 +302,7 @@ def test_packages_of_the_image_are_protected_from_uv(installed_once, tmp_path, f
     """
         for request in requests
     )
-    result = installed_once.load(
-        installed_once.WRITABLE,
-        f"""
+    typed = f"""
         exec 2>&1
         make-venv {tmp_path}/env
         cp "{os.environ["EBSIF_TEST_UV"]}" {tmp_path}/env/bin/uv
@@ -321,8 +310,8 @@ def test_packages_of_the_image_are_protected_from_uv(installed_once, tmp_path, f
         {script}
         echo "== on purpose"
         APPTAINERENV_UV_OVERRIDE= SINGULARITYENV_UV_OVERRIDE= uv pip install {options} 'numpy>98'; echo status $?
-    """,
-    )
+    """
+    result = installed_once.load(installed_once.WRITABLE, typed)
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     assert [answers[name].split()[-1] for name in answers] == ["0", "0", "1", "1", "1", "1", "0"], result.stdout
     expected = ["accelerate==2.0", "fits==1.0", "mine==1.0"]
@@ -374,16 +363,14 @@ def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
     make_sdist(wheels, "kernels", needs="numpy")
     make_native_sdist(wheels, "native", "nvcc")
     options = pip_options(wheels)
-    result = installed_once.load(
-        installed_once.WRITABLE,
-        f"""
+    script = f"""
         exec 2>&1
         make-venv {tmp_path}/env; source {tmp_path}/env/bin/activate
         echo "== kernels"; pip install {options} kernels
         echo "== native";  pip install {options} native
         echo "== again";   pip install --no-build-isolation {options} kernels; python -c 'import kernels'
-    """,
-    )
+    """
+    result = installed_once.load(installed_once.WRITABLE, script)
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     said = {name: re.findall("^hint: (.*)", answer, re.MULTILINE) for name, answer in answers.items()}
     assert said["kernels"] == [
@@ -489,8 +476,7 @@ def test_where_the_module_is(installed_once, tmp_path):
     """F-06: activation in a new shell finds it, also if another shell made the environment without loading it."""
     place, name = installed_once, installed_once.WRITABLE
     commands = place.root(name) / "bin"
-    said = place.site.bash(
-        f"""
+    script = f"""
         '{commands}/with-module' make-venv env
         '{commands}/extend-venv-activate' env {name}
         sed -n 's/^_EBSIF_MODULE=.* //p' env/bin/activate
@@ -498,9 +484,8 @@ def test_where_the_module_is(installed_once, tmp_path):
         '{commands}/with-module' make-venv other
         sed -n 's/^_EBSIF_MODULE=.* //p' other/bin/activate
         source other/bin/activate && python -c 'import sys; print(sys.prefix)'
-    """,
-        cwd=tmp_path,
-    )
+    """
+    said = place.site.bash(script, cwd=tmp_path)
     assert said.stdout.split() == 2 * [f"_EBSIF_USE={place.site.modules}"] + [f"{tmp_path}/other"]
 
 
@@ -519,8 +504,7 @@ def test_other_names_of_the_module(environment, tmp_path):
         else f"#%Module\nmodule-version Example/.{version} {version}\n"
     )
     show = "python -c 'import sys; print(sys.prefix)'"
-    said = site.bash(
-        f"""
+    script = f"""
         set -e
         export MODULEPATH={tmp_path}/modules
         module load {name}
@@ -531,9 +515,8 @@ def test_other_names_of_the_module(environment, tmp_path):
         module load {name}; source env/bin/activate; {show}; deactivate
         [ -z "${{SIF:-}}" ]
         EBSIF_VENV=$PWD/env '{place.root(name)}/interpreter/python' -c 'import sys; print(sys.prefix)'
-    """,
-        cwd=tmp_path,
-    )
+    """
+    said = site.bash(script, cwd=tmp_path)
     assert said.stdout.split() == [f"{tmp_path}/env", "none", f"{tmp_path}/env", f"{tmp_path}/env"]
 
 

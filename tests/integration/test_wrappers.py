@@ -200,9 +200,9 @@ def test_wrappers_in_the_container(wrapped):
 
 
 def test_the_users_binds_and_variables_are_respected(wrapped, tmp_path):
-    """S002-56: a user's binds and variables, set before or after loading, apply and override the module's defaults."""
+    """S002-56, S002-07: a user's binds and variables, set before or after loading, apply; the module's binds stay."""
     (tmp_path / "mine").write_text("mine")
-    show = "sh -c 'cat /opt/mine; echo $COLOUR'"
+    show = "sh -c 'cat /opt/mine && test -x /runscripts/get-master && echo $COLOUR'"
     settings = {"APPTAINER_BIND": f"{tmp_path}:/opt", "SINGULARITY_BIND": f"{tmp_path}:/opt"}
     # binds over /opt hide its Conda, so sh is used
     assert loaded(wrapped, f'singularity exec "$SIF" {show}', **settings).stdout == "minered\n"
