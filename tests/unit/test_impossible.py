@@ -122,7 +122,7 @@ def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, th
     answer = {"side_effect": inspection.InspectionError("no image")} if there is None else {"return_value": there}
     monkeypatch.setitem(THERE, "torch", torch)
     monkeypatch.setattr(inspection, "programs_of", Mock(**answer))
-    monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
+    monkeypatch.setattr(bases, "image_of", lambda *_: "image.sif")
     image = BaseImage(SimpleNamespace(), KnownImage("3.11", THERE))
     note = impossible.without_compiler(WantedStages(image, stages_of(wanted)))
     assert bool(compiler) == bool(note)

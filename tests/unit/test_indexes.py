@@ -74,7 +74,7 @@ def said(monkeypatch, index):
     """A function that returns what is said of requirements, with the settings of pip in an image."""
     image = BaseImage(SimpleNamespace(), KnownImage("3.11", {"torch": "2.13.0+cpu"}), frozenset({"own"}))
     monkeypatch.setattr(BaseImage, "packages", {"inimage": ("inimage", "1", "")})
-    monkeypatch.setattr(bases, "image_of", lambda _: "image.sif")
+    monkeypatch.setattr(bases, "image_of", lambda *_: "image.sif")
     monkeypatch.setattr(pytorch.rule(), "INDEX", index.replace("simple", "whl/"))
     monkeypatch.delenv("NETRC", raising=False)
 

@@ -22,7 +22,7 @@ def installer(tool_site, monkeypatch):
     runs, there = [], {}
     monkeypatch.setattr(framework, "session", lambda *_: None)
     monkeypatch.setattr(framework, "prefix", lambda: (tool_site / "software", tool_site / "modules"))
-    monkeypatch.setattr(bases, "sources", lambda _: "--sourcepath=x")
+    monkeypatch.setattr(bases, "sources", lambda *_: "--sourcepath=x")
     monkeypatch.setattr(places, "known", lambda _, name=None: there.get(name, []))
 
     def install(place, request, sources, otherwise):

@@ -1122,7 +1122,7 @@ def test_requirements_are_replaced(extension, tmp_path):
 def test_what_a_replaced_package_breaks_in_the_base(extension):
     """V-01: the user software of the module that is extended counts as well."""
     listing = description([["numpy", "2.0", ""]], compiled=["numpy"])
-    extension.monkeypatch.setattr("ebsif.environments.bases.image_of", str)
+    extension.monkeypatch.setattr("ebsif.environments.bases.image_of", lambda one, _: str(one))
     extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: SimpleNamespace(listing=listing))
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]

@@ -12,7 +12,7 @@ from ebsif.cli import main
 from ebsif.eb import framework, running
 from ebsif.environments import bases, downloads, extension, installing, making, plan
 from ebsif.environments.request import Request, install_command, require_places
-from ebsif.installed import places
+from ebsif.installed import places, search
 from ebsif.report import colors
 from prefixes import BASE, EASYCONFIG, OTHER
 
@@ -151,11 +151,11 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
     assert os.listdir(kept.parent) == ["new"]
     (kept.parent / "new/wheel").touch()
     made = extension.Extension(bases.Container, "x")
-    monkeypatch.setattr(downloads, "key_of", lambda _: "new")
+    monkeypatch.setattr(downloads, "key_of", lambda *_: "new")
 
     def left():
         # after a failure
-        with pytest.raises(KeyboardInterrupt), downloads.left_by_check(made) as found:
+        with pytest.raises(KeyboardInterrupt), downloads.left_by_check(made, []) as found:
             raise KeyboardInterrupt
         return found
 
@@ -168,10 +168,10 @@ def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
         other.setattr(Path, "iterdir", lambda folder: iter(os.listdir(folder / "gone")))
         assert left() == {"PIP_CACHE_DIR": str(kept.parent / "new")}
     kept.parent.chmod(0o770)
-    assert downloads.variables_of(made) == {}
+    assert downloads.variables_of(made, []) == {}
     kept.parent.chmod(0o700)
     monkeypatch.setenv("PIP_CACHE_DIR", "/mine")
-    assert downloads.variables_of(made) == {}
+    assert downloads.variables_of(made, []) == {}
 
 
 class Eb:
@@ -252,11 +252,14 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, ebsif):
 
 def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, ebsif):
     """S002-19: pip installs a torchvision for CUDA beside a torch for CPUs: the verdict mentions the warning."""
-    eb = Eb({"torchvision 0.28.0": True})
+    eb, searches, everything = Eb({"torchvision 0.28.0": True}), [], search.everything
     eb.result.warned = True
     monkeypatch.setattr(running, "install", eb)
+    monkeypatch.setattr(search, "everything", lambda: searches.append(1) or everything())
     said = ebsif("extend", BASE, "--add", "torchvision", "--name", "other", "--check").out
     assert " can be installed: 1 package (but see the warning above)\n" in said
+    # issue 59: a large system isn't searched for each question
+    assert len(searches) == 1
 
 
 def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):

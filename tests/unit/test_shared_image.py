@@ -109,12 +109,12 @@ def test_who_uses_an_image(family):
     (elsewhere / "modules/Example/other").write_text("set root /\n")
     assert users_of("2.0") == ["Example/1.0-a", "Example/1.0-b", "Other/1.0-refer"]
     other = SimpleNamespace(name="Other", file_name="a.sif", image_places=[], moving=None)
-    assert bases.sources(other).endswith(f":{family}/2.0")
+    assert bases.sources(other, search.everything()).endswith(f":{family}/2.0")
     # the record has the name, whatever the site's naming scheme calls the module
     install(elsewhere / "Other/1.0")
     (elsewhere / "modules/ai/Other").mkdir(parents=True)
     (elsewhere / "modules/ai/Other/1.0").write_text(f"set root {elsewhere}/Other/1.0\nput CONTAINERROOT $root\n")
-    assert f"{elsewhere}/Other/1.0" in bases.sources(other).split(":")
+    assert f"{elsewhere}/Other/1.0" in bases.sources(other, search.everything()).split(":")
 
 
 def test_an_image_in_use_is_replaced(family):

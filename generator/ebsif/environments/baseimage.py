@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
@@ -14,6 +14,7 @@ from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, lines_of
 from ebsif.environments import bases
 from ebsif.images import inspection
+from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages.lines import parsed
 from ebsif.packages.wanted import KnownImage
@@ -31,14 +32,15 @@ class BaseImage:
 
     What is `known` is from the catalog or a record, and says whether the image has to be asked at all. `hidden` are the
     normalized names of packages in user software, which may hide those of the image. `given` is the image as it was
-    typed, if eb doesn't find it. What the image itself is asked for raises ExtendingError if it isn't on this machine,
-    InspectionError if it can't be started.
+    typed, if eb doesn't find it; otherwise it may be that of an installation, which `names` know. What the image itself
+    is asked for raises ExtendingError if it isn't on this machine, InspectionError if it can't be started.
     """
 
     container: Container
     known: KnownImage
     hidden: frozenset[str] = frozenset()
     given: Optional[Path] = None
+    names: Names = field(default_factory=Names)
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class BaseImage:
         installation: Optional[Installation] = None,
         hidden: Collection[str] = (),
         given: Optional[Path] = None,
+        names: Optional[Names] = None,
     ) -> "BaseImage":
         """Return the image of a container: what the record of its installation says, else what the catalog says."""
         if installation and (installation.root / lockfile.RECORD).is_file():
@@ -58,12 +61,12 @@ class BaseImage:
             python = packages.pop("python", None)
             # the catalog may say just 3
             python = python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None
-        return cls(container, KnownImage(python, packages, digest), frozenset(hidden), given)
+        return cls(container, KnownImage(python, packages, digest), frozenset(hidden), given, names or Names())
 
     @property
     def path(self) -> Path:
         """The image on this machine."""
-        return self.given or bases.image_of(self.container)
+        return self.given or bases.image_of(self.container, self.names.everything)
 
     @cached_property
     def packages(self) -> "Packages":

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
@@ -17,7 +18,7 @@ from ebsif.catalog.stages import stages_of
 from ebsif.eb import framework
 from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError
-from ebsif.installed import places, search
+from ebsif.installed import places
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
 
@@ -151,18 +152,18 @@ def container_of(found: Found, names: Names) -> Container:
 # --- its image
 
 
-def sources(container: Container) -> str:
-    """Return eb's option for the directories that may have the image."""
-    return f"--sourcepath={':'.join(source_folders(container))}"
+def sources(container: Container, there: Iterable[Installation]) -> str:
+    """Return eb's option for the directories that may have the image; see `source_folders`."""
+    return f"--sourcepath={':'.join(source_folders(container, there))}"
 
 
-def source_folders(container: Container) -> list[str]:
-    """Return the directories that may have the image: EasyBuild's, the site's, those of installations."""
+def source_folders(container: Container, there: Iterable[Installation]) -> list[str]:
+    """Return the directories that may have the image: EasyBuild's, the site's, those of the installations there."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     installed = [
         Path(path)
-        for one in search.everything()
+        for one in there
         if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
         for path in [InstalledImage(str(one.root)).path()]
         if path
@@ -184,10 +185,10 @@ def no_image(container: Container) -> ExtendingError:
     )
 
 
-def image_of(container: Container) -> Path:
-    """Return the image of a container on this machine; raise ExtendingError if it isn't found."""
+def image_of(container: Container, there: Iterable[Installation]) -> Path:
+    """Return the image of a container on this machine, perhaps of an installation; else raise ExtendingError."""
     own = [path for _, path in container.image_places]
-    paths = [*own, *(Path(folder, container.file_name) for folder in source_folders(container))]
+    paths = [*own, *(Path(folder, container.file_name) for folder in source_folders(container, there))]
     found = next((path for path in paths if path.is_file()), None)
     if not found:
         raise no_image(container)

@@ -62,5 +62,5 @@ def install_container(wanted: ToInstall, request: Request) -> int:
         rendering.write([rendered], request.folder)
         written.append(rendered.path)
         place = framework.place_of(rendered.path, rendered.text)
-        installing.install(place, request, bases.sources(container), otherwise="")
+        installing.install(place, request, bases.sources(container, request.names.everything), otherwise="")
     return 0

@@ -175,7 +175,7 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
     base = bases.base_of(installation, names)
     shared = number_shared(container.stages, base.stages if base else ())
     packages, before = current.packages_or_recorded(installation), installation.record.venv_versions
-    image = BaseImage.of(container, installation, packages, given)
+    image = BaseImage.of(container, installation, packages, given, names)
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
     added = {name: package for name, package in packages.items() if name not in before}
     gone = before.keys() - packages.keys() - venv.TOOLS
@@ -196,7 +196,11 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
 
 
 def environment_on(
-    container: Container, installation: Optional[Installation], given: Optional[Path], with_packages: bool
+    container: Container,
+    installation: Optional[Installation],
+    names: Names,
+    given: Optional[Path],
+    with_packages: bool,
 ) -> Environment:
     """
     Return what a new extension of a container starts with, which may be installed.
@@ -207,7 +211,7 @@ def environment_on(
     return Environment(
         container.module,
         container,
-        BaseImage.of(container, installation, hidden, given),
+        BaseImage.of(container, installation, hidden, given, names),
         current.packages_or_recorded(installation) if installation and with_packages else {},
         tuple(container.stages),
         base=container,

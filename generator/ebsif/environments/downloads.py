@@ -7,13 +7,14 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif.environments import bases
 from ebsif.environments.extension import Extension
 from ebsif.errors import EbsifError
+from ebsif.installed.places import Installation
 
 # Where pip keeps that: the person's own directory is kept for everything.
 VARIABLE = "PIP_CACHE_DIR"
@@ -29,7 +30,7 @@ class Kept:
 
 
 @contextlib.contextmanager
-def of_check(extension: Extension) -> Iterator[Kept]:
+def of_check(extension: Extension, there: Iterable[Installation]) -> Iterator[Kept]:
     """
     Yield what a check keeps: nothing if it can't, or pip has a directory already.
 
@@ -38,7 +39,7 @@ def of_check(extension: Extension) -> Iterator[Kept]:
     with contextlib.suppress(OSError):
         # with the access that it has to have
         folder_of_all().mkdir(mode=0o700)
-    kept = Kept(variables_of(extension))
+    kept = Kept(variables_of(extension, there))
     try:
         yield kept
     finally:
@@ -47,21 +48,21 @@ def of_check(extension: Extension) -> Iterator[Kept]:
 
 
 @contextlib.contextmanager
-def left_by_check(extension: Extension) -> Iterator[dict[str, str]]:
+def left_by_check(extension: Extension, there: Iterable[Installation]) -> Iterator[dict[str, str]]:
     """Yield the variables with which an installation takes what a check of the same has left, and then removes it."""
-    variables = variables_of(extension)
+    variables = variables_of(extension, there)
     variables = variables if are_left(variables) else {}
     yield variables
     remove(variables)
 
 
-def variables_of(extension: Extension) -> dict[str, str]:
+def variables_of(extension: Extension, there: Iterable[Installation]) -> dict[str, str]:
     """Return the variables that name the downloads of an extension; those of others, if they are old, are removed."""
     folder = folder_of_all()
     if os.environ.get(VARIABLE) or not is_own(folder):
         return {}
     remove_old(folder)
-    return {VARIABLE: str(folder / key_of(extension))}
+    return {VARIABLE: str(folder / key_of(extension, there))}
 
 
 def remove_old(folder: Path) -> None:
@@ -100,11 +101,11 @@ def is_own(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
-def key_of(extension: Extension) -> str:
+def key_of(extension: Extension, there: Iterable[Installation]) -> str:
     """Return a name for the downloads of an extension: what was built for another image or request may not fit."""
     known = [extension.undated]
     with contextlib.suppress(EbsifError, OSError):
-        path = bases.image_of(extension.base)
+        path = bases.image_of(extension.base, there)
         found = path.stat()
         known += [str(path), str(found.st_size), str(found.st_mtime_ns)]
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:20]

@@ -163,7 +163,10 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
 def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
     name, installation = wish.name or NAME, next(iter(places.called(container.module)), None)
-    before = change.environment_on(container, installation, wish.request.image, with_packages=bool(wish.replace))
+    request = wish.request
+    before = change.environment_on(
+        container, installation, request.names, request.image, with_packages=bool(wish.replace)
+    )
     environment = as_typed(wish, before, name, extended_as_typed)
     if environment is DECLINED:
         return DECLINED

@@ -162,8 +162,8 @@ def check(request: Request, extension: Extension, container: Container) -> Plan:
     """Return what pip does for an extension; what it has downloaded is kept if the installation can follow."""
     of_base = [] if extension.kept else packages_of_base(extension)
     kept = extension.kept or of_base
-    with downloads.of_check(extension) as left:
-        planned = plan.check(container, request.more, request.image, kept, {**extension.variables, **left.variables})
+    with downloads.of_check(extension, request.names.everything) as left:
+        planned = plan.check(container, request, kept, {**extension.variables, **left.variables})
         left.are_useful = not planned.problem
     planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
     return planned
@@ -197,10 +197,10 @@ def carry_out(request: Request, dated: DatedExtension, earlier: Earlier) -> None
             writing.write(path, text, request.rebuild, remedy=writing.REPLACING if is_date_given else MEANWHILE)
             written.append(path)
         if request.installs:
-            with downloads.left_by_check(extension) as left:
-                installing.install(
-                    place, request, bases.sources(dated.container), {**extension.variables, **earlier.variables, **left}
-                )
+            there = request.names.everything
+            with downloads.left_by_check(extension, there) as left:
+                variables = {**extension.variables, **earlier.variables, **left}
+                installing.install(place, request, bases.sources(dated.container, there), variables)
             for other in beside:
                 # the installation has it, and user software is large
                 other.unlink(missing_ok=True)

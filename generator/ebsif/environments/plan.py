@@ -19,6 +19,7 @@ from ebsif.catalog.stages import lines_of
 from ebsif.eb import running
 from ebsif.environments.bases import no_image, sources
 from ebsif.environments.extension import ExtendingError
+from ebsif.environments.request import Request
 from ebsif.packages import condanames
 from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
@@ -62,23 +63,22 @@ class Plan:
 
 def check(
     container: Container,
-    options: Sequence[str] = (),
-    image: Optional[Path] = None,
+    request: Request,
     kept: Iterable[str] = (),
     variables: Optional[Mapping[str, str]] = None,
 ) -> Plan:
     """
     Return what pip does: eb builds as in an installation, but in a temporary directory, and imports what was asked for.
 
-    `options` and `variables` are more of them for eb, `image` is for an eb that doesn't find it, and packages in `kept`
-    keep their version (F-10). Raise ExtendingError if the check itself fails: no image, no network, eb refuses its
-    options.
+    `variables` are more of them for eb, and packages in `kept` keep their version (F-10). Raise ExtendingError if the
+    check itself fails: no image, no network, eb refuses its options.
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import Packages
     from easybuild.easyblocks.generic.container.pip import artifacts_in
     from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
+    image = request.image
     planned = container.replace(sha256=None, definition_files=[], **({"file": str(image.absolute())} if image else {}))
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
@@ -88,10 +88,10 @@ def check(
             [
                 path,
                 f"--tmpdir={folder}",
-                *options,
+                *request.more,
                 *running.only_build(folder, "test"),
                 "--disable-enforce-checksums",
-                sources(container),
+                sources(container, request.names.everything),
             ],
             **{CHECK_VARIABLE: "1", **(variables or {})},
         )

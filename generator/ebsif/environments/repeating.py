@@ -240,7 +240,7 @@ def check(container: Container, record: Record, stages: Sequence[Stage], request
         requirements=stages,
         parameters={**container.parameters, "constraints": record.venv_packages},
     )
-    planned = plan.check(pinned, request.more, request.image)
+    planned = plan.check(pinned, request)
     planned.problem = planned.problem or "; ".join(other_files(record, planned.artifacts))
     return planned
 
