@@ -1383,7 +1383,7 @@ def test_an_extension_that_repeats_a_lock(extension):
     assert main([*command.split()[1:], "-n"]) == 0
 
 
-def test_an_extension_on_two_bases(extension, monkeypatch):
+def test_an_extension_on_two_bases(extension, monkeypatch, capsys):
     """N-01: after an upgrade, its name means the one on the newest container, which is said."""
     newer = BASE.replace("singularity-", "singularity-exampleVenv-")
     monkeypatch.setattr("ebsif.environments.making.make", lambda *_: 0)
@@ -1403,7 +1403,7 @@ def test_an_extension_on_two_bases(extension, monkeypatch):
         (later, before, ""),
     ):
         making.report_earlier(Request("extend"), Mock(is_change=True, before=changed), made)
-        assert extension.capsys.readouterr().err.endswith(f"stays as it is: {changed.load}{remedy}\n")
+        assert capsys.readouterr().err.endswith(f"stays as it is: {changed.load}{remedy}\n")
 
 
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
