@@ -1343,13 +1343,16 @@ def test_an_environment_for_another_image(extension, tmp_path):
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
     record["venv_packages"].append("numpy==1.0")
     (tmp_path / "b.json").write_text(json.dumps(record))
-    values, said = extension.extend(MINE, "--from-lock", "b.json", "--name", "theirs")
-    assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
-    # not the version of a package that this image has
-    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
-    assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
     kept = "another image than b.json: the packages in b.json are installed in the same versions, except those that the"
-    assert f"{BASE} has {kept} image already has" in said
+    # the easyconfig of an installation that MODULEPATH lacks means the installation
+    for module, searched in ((MINE, extension.prefix.modules), (next(extension.root.glob("easybuild/*.eb")), "")):
+        extension.monkeypatch.setenv("MODULEPATH", str(searched))
+        values, said = extension.extend(module, "--from-lock", "b.json", "--name", "theirs")
+        assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
+        # not the version of a package that this image has
+        assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
+        assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
+        assert f"{BASE} has {kept} image already has" in said
 
 
 def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):

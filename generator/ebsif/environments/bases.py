@@ -137,16 +137,22 @@ def without_extension(container: Container, installation: Installation) -> Conta
     return container.replace(suffix=container.versionsuffix.removesuffix(end), requirements=None)
 
 
+def whole(found: Found) -> Found:
+    """Return the installation whose copy of the easyconfig was found; anything else as it is."""
+    root = found.parent.parent if isinstance(found, Path) else None
+    return places.of_directory(root) if root and (root / lockfile.RECORD).is_file() else found
+
+
 def container_of(found: Found, names: Names) -> Container:
     """Return the container that was found: one of the catalog, else that of an installation or easyconfig."""
+    found = whole(found)
     if isinstance(found, Container):
         return found
     if isinstance(found, Installation):
         return names.record_of(found) or of_installation(found, names.site)
     if found.suffix != ".eb":
         raise EbsifError(f"{found}: no easyconfig")
-    root = found.parent.parent
-    return read(found, names.site, places.of_directory(root) if (root / lockfile.RECORD).is_file() else None)
+    return read(found, names.site)
 
 
 # --- its image

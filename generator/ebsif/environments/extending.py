@@ -7,8 +7,6 @@ from pathlib import Path
 from shlex import join
 from typing import Callable, Optional, Union
 
-from easybuild.easyblocks.generic.container.record import lockfile
-
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import Stage, with_commands
 from ebsif.environments import bases, change, impossible, installing, making, repeating, replacing
@@ -131,9 +129,7 @@ def find_base(wish: Wish) -> Union[Installation, Container]:
                 f"no container given: after {option}, {words[-1]} is a package. Put the container first: "
                 f"ebsif extend {words[-1]} {option} ..."
             )
-    found = names.find(wish.module)
-    if isinstance(found, Path) and (found.parent.parent / lockfile.RECORD).is_file():
-        found = places.of_directory(found.parent.parent)
+    found = bases.whole(names.find(wish.module))
     if isinstance(found, Installation) and shown(found) not in {one.module_or_version for one in names.containers}:
         extended = found.extension[0] if found.extension else None
         if not (extended and wish.name in (None, extended)):

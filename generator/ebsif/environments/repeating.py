@@ -48,7 +48,7 @@ def repeat(request: Request, path: Path, module: Optional[str], name: Optional[s
     """Install what a lock says, on a module if one is named; return the exit status."""
     record, names = read(path), request.names
     name = name or name_in(record)
-    base = names.find(module) if module else base_of(record, names)
+    base = bases.whole(names.find(module)) if module else base_of(record, names)
     if isinstance(base, Installation):
         container, installed = bases.without_extension(bases.of_installation(base, names.site), base), [base]
     else:
