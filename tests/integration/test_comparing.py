@@ -75,7 +75,7 @@ def test_moving_an_extension(tmp_path):
     locked.write_text(f"{other}{{'lock': 'lock.json'}}\n")
     odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
     for file, expected in (
-        (locked, "from its lock, which another container can do, too: ebsif extend Base/2.0 --from-lock"),
+        (locked, "from its lock. To repeat that on Base/2.0:\n    ebsif extend Base/2.0 --from-lock"),
         (odd, "invalid stage: "),
         (plain, "does not end in a name and a date"),
         ("none.eb", "the file none.eb does not exist"),

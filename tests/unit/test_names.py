@@ -1380,9 +1380,9 @@ def test_an_extension_that_repeats_a_lock(extension):
     """B8: it can't be upgraded by its requirements; the command that does the same is named."""
     text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'x.lock.json'}\n"
     root = extension.prefix.install(f"{BASE}-repeated-20261121", text=text, stages=[{"name": "a", "requirements": "b"}])
-    command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json"
+    command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json --name mine"
     said = extension.ebsif("upgrade", "repeated", BASE, "-n", status=3).err
-    assert f"which another container can do, too: {command}\n" in said
+    assert f"To repeat that on {BASE}:\n    {command}\n" in said
     assert main([*command.split()[1:], "-n"]) == 0
 
 

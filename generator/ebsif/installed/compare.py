@@ -127,23 +127,16 @@ def extension_of(path: Path, container: str) -> tuple[list[Stage], str, str]:
             f"{path.name} has no requirements, so there is nothing to upgrade: give an extension, and then its new "
             "container (ebsif upgrade EXTENSION CONTAINER)"
         )
+    named = newest.NAMED.search(values["versionsuffix"])
     repeats = requirements.lock_of(values["requirements"])
     if repeats:
-        repeated = path.parent / repeats
         installed_lock = path.parent.parent / lockfile.RECORD
+        repeated = installed_lock if installed_lock.is_file() else path.parent / repeats
+        name = ["--name", named["name"]] if named else []
+        command = shlex.join(["ebsif", "extend", container, "--from-lock", str(repeated), *name])
         raise EbsifError(
-            f"{path} repeats an installation from its lock, which another container can do, too: "
-            + shlex.join(
-                [
-                    "ebsif",
-                    "extend",
-                    container,
-                    "--from-lock",
-                    str(installed_lock if installed_lock.is_file() else repeated),
-                ]
-            )
+            f"{path.name} repeats an installation from its lock. To repeat that on {container}:\n    {command}"
         )
-    named = newest.NAMED.search(values["versionsuffix"])
     if not named:
         raise EbsifError(
             f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
