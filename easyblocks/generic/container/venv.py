@@ -31,7 +31,7 @@ from .image.installed import InstalledImage
 from .requirements import Properties, package_name, requirement_text
 from .stages import PipStage
 from .sitevalues import RUNTIME_PREFIXES
-from .values import DIRECTORY, MOUNT_SQUASHFS, SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, normal_name
+from .values import DIRECTORY, MOUNT_SQUASHFS, SQUASHFS, USER_SOFTWARE, USER_SOFTWARE_VARIABLE, format_size, normal_name
 from .usersoftware import FILE_TIME, UserSoftware
 from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen
@@ -218,7 +218,7 @@ class Venv:
         for line in result.output.splitlines():
             if line.startswith(PACKED):
                 trace_msg(line.replace(os.path.dirname(squashfs) + os.sep, '').split(': ', 1)[1])
-        trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
+        trace_msg("user software is %s in one file" % format_size(os.path.getsize(squashfs)))
 
 
 class Reuse:
