@@ -89,10 +89,8 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or request.check
     if files.differs(path, text):
-        return (
-            f"its user software fits no other image. {path} exists already, with different content: choose another "
-            "directory for its lock with -o"
-        )
+        refusal = files.refusal([path], "choose another directory for its lock with -o")
+        return f"its user software fits no other image. {refusal}"
     if not only_looks:
         writing.write(path, text, False, "lock")
         print(path)
