@@ -342,6 +342,7 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
         ("aliases = ['earlier']\naliases = ['last']\n", ["last"]),
         ("description = '\\d'\naliases = ['1.0']\n", ["1.0"]),
         ("aliases = '1.0'\n", []),
+        ("aliases = ('1.0', '1')\n", ["1.0", "1"]),
     ],
 )
 @pytest.mark.filterwarnings("error")

@@ -174,8 +174,9 @@ def aliases_of(installdir: str) -> List[str]:
         with suppress(OSError, ValueError):
             text = read_regular(path, MOST_TEXT, links=True).decode('utf-8', 'replace')
             aliases = literals(text).get('aliases')
-            if isinstance(aliases, list):
-                return aliases
+            # eb takes both
+            if isinstance(aliases, (list, tuple)):
+                return list(aliases)
     return []
 
 
