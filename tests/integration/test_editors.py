@@ -38,7 +38,7 @@ from support import CONTAINER_FILES, attempt, blocks, printed, write_program
 INTERPRETER, APP = blocks("docs/editors.md", "bash")
 (DEBUG,) = [one for one in blocks("docs/debugging.md", "bash") if "--listen" in one]
 (ATTACH,) = blocks("docs/debugging.md", "json")
-MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
+MODULE = "PyTorch/2.13.0-demo"
 
 PROGRAM = """\
 import subprocess, sys

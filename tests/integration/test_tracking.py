@@ -44,7 +44,7 @@ def test_the_command_that_adds_them(workbench, tmp_path):
     """Issue 22, point 5: ebsif accepts the documented command; what it installs here comes from elsewhere."""
     result = run_ebsif([*INSTALL.split()[1:], "--dry-run"], tmp_path, workbench.environment(EBSIF_SITE="local"))
     assert result.returncode == 0, result.stderr
-    assert "\nrequirements = ['tensorboard', 'mlflow']\n" in result.stdout
+    assert "'requirements': ['tensorboard', 'mlflow']" in result.stdout
 
 
 def post(url, **data):
