@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -1552,3 +1554,13 @@ def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_
     site_packages.mkdir(parents=True)
     (site_packages / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
     assert "mine 1.0" in doctor.find_user_packages()[0].text
+
+
+def test_installing_without_eb_on_the_path(prefix, ebsif, monkeypatch):
+    """E-08: the printed command works without the site's EasyBuild module, with the eb that ebsif itself runs."""
+    prefix.install(MINE, text=EASYCONFIG)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    said = ebsif("lock", "mine", "--format", "eb", "--date", "20261123", "-o", ".")
+    *words, path = shlex.split(said.err.removeprefix("install it with: "))
+    assert path == said.out.strip()
+    assert "This is EasyBuild" in subprocess.check_output([*words, "--version"], text=True)

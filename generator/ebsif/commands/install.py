@@ -15,6 +15,7 @@ from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.commands import EB_OPTIONS
 from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, in_catalog, offer, settings_of
+from ebsif.eb import running
 from ebsif.environments import cataloged
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FAILED, EbsifError, UsageError
@@ -77,7 +78,7 @@ def find(containers: list[Container], name: str, options: Namespace) -> Containe
     except selection.UnknownNameError as error:
         instead = ""
         if name.endswith(".eb"):
-            instead = f"; to install an easyconfig: `eb {name}`"
+            instead = f"; to install an easyconfig: `{running.command([name])}`"
         elif name.endswith(".sif"):
             instead = f"; to add an image to your catalog: `ebsif add {name}`"
         raise selection.UnknownNameError(f"{error}{instead}") from None

@@ -280,8 +280,22 @@ def last_line(path: Path) -> str:
 def command(arguments: Iterable[Union[str, Path]]) -> str:
     """Return how a person runs eb, which refuses to while another module of the same software is loaded."""
     loaded = os.environ.get("EBSIF_LOADED_MODULE")
-    words = ["eb", *finding_easyblocks(has_own=True), *map(str, arguments)]
+    words = [*typed(), *finding_easyblocks(has_own=True), *map(str, arguments)]
     return (f"module unload {loaded}; " if loaded else "") + shlex.join(words)
+
+
+def typed() -> list[str]:
+    """Return the words with which a person starts the eb that this command runs."""
+    path = beside_python()
+    if shutil.which("eb") or not path:
+        return ["eb"]
+    # eb searches PATH for its Python
+    return ["env", f"EB_PYTHON={sys.executable}", path]
+
+
+def beside_python() -> Optional[str]:
+    """Return the path of the eb that is installed with this command, if there is one."""
+    return shutil.which("eb", path=Path(sys.executable).parent)
 
 
 def finding_easyblocks(has_own: bool = False) -> list[str]:
@@ -359,7 +373,7 @@ def started(
 
 def program(environment: Mapping[str, str]) -> str:
     """Return the path of eb: the one on PATH, else the one installed with this command; else raise EbError."""
-    path = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
+    path = shutil.which("eb", path=environment.get("PATH")) or beside_python()
     if not path:
         raise framework.EbError("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
     return path
