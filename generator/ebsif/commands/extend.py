@@ -43,9 +43,10 @@ from ebsif.commands.options import (
     request_of,
 )
 from ebsif.environments import extending, plan
-from ebsif.environments.extending import NAME, Wish
+from ebsif.environments.extending import Wish
 from ebsif.environments.extension import typed_name
 from ebsif.errors import UsageError
+from ebsif.installed.places import DEFAULT_NAME
 from ebsif.report import output
 from ebsif.text import instead_of
 
@@ -128,7 +129,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--name",
         help="name of the extension, part of the version suffix (default: the name of "
-        f"the changed extension, else {NAME})",
+        f"the changed extension, else {DEFAULT_NAME})",
     )
     offer(
         complete_packages,

@@ -18,13 +18,11 @@ from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
-from ebsif.installed.places import Installation
+from ebsif.installed.places import DEFAULT_NAME, Installation
 from ebsif.packages import requirements, typed, venv
 from ebsif.packages.wanted import KnownImage, WantedPackages
 from ebsif.report import output
 
-# the name of an extension that gets none
-NAME = "mine"
 # Installs nothing, for somebody who has said no.
 DECLINED = None
 
@@ -158,7 +156,7 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
 
 def on_container(wish: Wish, container: Container) -> Optional[Extension]:
     """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
-    name, installation = wish.name or NAME, next(iter(places.called(container.module)), None)
+    name, installation = wish.name or DEFAULT_NAME, next(iter(places.called(container.module)), None)
     request = wish.request
     before = change.environment_on(
         container, installation, request.names, request.image, with_packages=bool(wish.replace)
@@ -186,7 +184,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     """
     extended, date = installation.extension or (None, None)
     request, is_change = wish.request, extended is not None and wish.name in (None, extended)
-    name = extended if extended and is_change else wish.name or NAME
+    name = extended if extended and is_change else wish.name or DEFAULT_NAME
     # before anything of it is read: another command may be installing the next one
     earlier = Earlier.of(str(installation.base), name, request.names.everything) if is_change else None
     before = change.environment_of(installation, request.names, request.image)

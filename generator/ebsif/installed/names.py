@@ -247,7 +247,7 @@ class Names:
     def is_archived(self, module: Installation) -> bool:
         """Return whether a module is archived: hidden, or archived in the catalog."""
         record = self.record_of(module)
-        return "/." in module.module or bool(record and record.archived)
+        return module.is_hidden or bool(record and record.archived)
 
     def record_of(self, module: Installation) -> Optional[Container]:
         """Return the record of an installed module in the catalog; None if it has none, as extensions."""

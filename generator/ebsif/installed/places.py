@@ -25,6 +25,8 @@ from ebsif.files import is_there
 from ebsif.installed import lock
 from ebsif.modulestool import MODULES, directories_of_modules
 
+# The name of an extension that gets none.
+DEFAULT_NAME = "mine"
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
 LARGEST = 4 * 1024 * 1024  # bytes of a module file
@@ -78,6 +80,11 @@ class Installation:
         return next(
             (path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK) and is_text(path)), None
         )
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the modules tool doesn't list the module."""
+        return self.module != shown_module(self.module)
 
     @property
     def kept(self) -> Path:
@@ -165,7 +172,7 @@ def adding(installation: Installation, package: str) -> str:
     return shlex.join([*changing(installation, "jupyter"), "--add", package])
 
 
-def changing(installation: Installation, name: str = "mine") -> list[str]:
+def changing(installation: Installation, name: str = DEFAULT_NAME) -> list[str]:
     """Return the words of the command that changes an extension; of another module, that makes one with this name."""
     return ["ebsif", "extend", word(installation), *([] if installation.extension else ["--name", name])]
 

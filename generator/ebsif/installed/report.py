@@ -53,7 +53,7 @@ class Report:
         image, software, installation = self.image, self.software, self.installation
         return {
             "module": self.module,
-            "hidden": "/." in installation.module,
+            "hidden": installation.is_hidden,
             "root": str(installation.root),
             "file": str(installation.file) if installation.file else None,
             "base": installation.base,
