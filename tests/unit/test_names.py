@@ -878,6 +878,11 @@ def test_what_an_extension_says_of_itself(extension):
     assert first == f"PyTorch 2.13.0 with einops and rich, on top of {BASE}"
     again, *_ = said("mine", "--add", "lightly")
     assert again == f"PyTorch 2.13.0 with greeting, lightly, numpy and rich, on top of {BASE}"
+    # as it was called before
+    earlier = "PyTorch 2.13.0 with einops, on top of PyTorch/2.13.0-demo. Mine"
+    extension.prefix.install(LATER, text=EASYCONFIG.replace("Mine", earlier))
+    assert said("mine", "--add", "lightly")[0].endswith(", on top of PyTorch/2.13.0-demo")
+    assert said("mine", "--add", "lightly", "--name", "new")[0].endswith(f", on top of {MINE}")
     many, *_ = said(BASE, "--add", *"abcdefg", "--name", "new")
     assert many.startswith("PyTorch 2.13.0 with a, b, c, d and 3 more packages, on top")
 

@@ -22,7 +22,7 @@ from ebsif.render import easyconfig
 from ebsif.report import output
 
 # The first sentence of the description of an extension, after name and version, and how many packages it names.
-ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+\S+\.\s+"
+ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+(?P<base>\S+)\.\s+"
 MOST_NAMES = 4
 LINE = 100  # of the description
 
@@ -176,11 +176,18 @@ def describe(extension: Extension) -> str:
     # of a base that is an extension, too, the purpose is left out
     addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
     earlier = addition.match(text)
-    return f"{purpose(extension)}\n{text[earlier.end() if earlier else 0 :]}"
+    base = earlier["base"] if earlier and extension.is_change else name_of_base(container)
+    return f"{purpose(extension, base)}\n{text[earlier.end() if earlier else 0 :]}"
 
 
-def purpose(extension: Extension) -> str:
-    """Return the first sentence of the description of an extension: what was added, on which base."""
+def name_of_base(container: Container) -> str:
+    """Return the name that a container has for good: the names of an extension without its date move to later ones."""
+    lasting = [alias for alias in container.aliases if modulerc.date_in(container.full_version, alias) is None]
+    return f"{container.name}/{lasting[0]}" if lasting else container.module
+
+
+def purpose(extension: Extension, base: str) -> str:
+    """Return the first sentence of the description of an extension: what was added, on a base of that name."""
     container = extension.base
     of_base = names_in(lines_of([*extension.inherited, *container.stages]))
     names = sorted(names_in(lines_of(extension.stages)) - of_base)
@@ -188,9 +195,6 @@ def purpose(extension: Extension) -> str:
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
     what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"
-    # the names of an extension without its date move to later ones
-    lasting = [alias for alias in container.aliases if modulerc.date_in(container.full_version, alias) is None]
-    base = f"{container.name}/{lasting[0]}" if lasting else container.module
     start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
 
