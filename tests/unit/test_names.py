@@ -363,6 +363,13 @@ def test_a_naming_scheme_with_categories(prefix):
     assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
 
 
+@pytest.fixture
+def eb_on_path(monkeypatch):
+    """Put the eb that is installed with ebsif on PATH, as a module of EasyBuild does."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("eb_on_path")
 def test_the_catalog_and_files(prefix, tmp_path, ebsif):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
@@ -747,6 +754,7 @@ def test_an_installed_module_is_compared_rather_than_its_record(prefix, ebsif):
     assert f"~ image sha256 {'1' * 64} -> {'0' * 64}\n" in ebsif("diff", BASE, "mine", status=1).out
 
 
+@pytest.mark.usefixtures("eb_on_path")
 def test_installing_while_the_module_is_loaded(prefix, ebsif, monkeypatch):
     """E-08: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
     prefix.install(MINE, text=EASYCONFIG)
