@@ -30,7 +30,9 @@ def whole(words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except EbsifError as error:
-        raise type(error)(completed(str(error), words)) from None
+        # the same error, because some are made of more than their message
+        error.args = (completed(str(error), words),)
+        raise
 
 
 def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:

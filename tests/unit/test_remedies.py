@@ -9,14 +9,16 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import remedies as messages
 from ebsif import remedies
-from ebsif.catalog.container import Container
+from ebsif.catalog.container import Container, ContainerRecordError
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import upgrade
 from ebsif.environments import extending, impossible, indexes
 from ebsif.environments.baseimage import BaseImage
 from ebsif.environments.pytorch import TorchBuild
+from ebsif.environments.repeating import MissingImageError
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
+from ebsif.images.registry.connection import TransferError
 from ebsif.packages import requirements, typed
 from ebsif.packages.wanted import KnownImage
 
@@ -51,6 +53,22 @@ def test_the_whole_command(typed, options, expected):
     line = messages.line(*options)
     assert remedies.completed(f"To add it:{line}\nMore.", typed) == f"To add it:\n    {expected}\nMore."
     assert remedies.completed(f"Use `{messages.again(*options)}` then.", typed) == f"Use `{expected}` then."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransferError("refused", 401),
+        MissingImageError("a.sif isn't here"),
+        ContainerRecordError(SimpleNamespace(place="Tool.yaml:3", name="Tool", version="1.0"), "has no family"),
+    ],
+)
+def test_an_error_with_more_than_its_message(error):
+    """E-11: completing its commands leaves an error as it was made: its message, and what else it has."""
+    message, others = str(error), vars(error).copy()
+    with pytest.raises(type(error)) as raised, remedies.whole(["extend", "x"]):
+        raise error
+    assert (str(raised.value), vars(raised.value)) == (message, others)
 
 
 @pytest.mark.parametrize(
