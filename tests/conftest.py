@@ -70,3 +70,9 @@ def ebsif(capsys):
         return capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def eb_on_path(monkeypatch):
+    """Put the eb that is installed with ebsif on PATH, as a module of EasyBuild does."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

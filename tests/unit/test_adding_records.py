@@ -465,6 +465,7 @@ def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
     assert capsys.readouterr().err == rf"Version\x1b of Tool{f' [{default}]' if default else ''}: "
 
 
+@pytest.mark.usefixtures("eb_on_path")
 def test_the_next_step_can_be_copied(place, add):
     """Issue 17.5: paths with blanks are quoted; where eb looks anyway, it isn't told to."""
     (place / "my images").mkdir()

@@ -363,12 +363,6 @@ def test_a_naming_scheme_with_categories(prefix):
     assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
 
 
-@pytest.fixture
-def eb_on_path(monkeypatch):
-    """Put the eb that is installed with ebsif on PATH, as a module of EasyBuild does."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-
-
 @pytest.mark.usefixtures("eb_on_path")
 def test_the_catalog_and_files(prefix, tmp_path, ebsif):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
