@@ -473,7 +473,9 @@ def test_the_package_that_is_the_cause(error, package):
 def test_the_image_and_earlier_versions_are_told_apart():
     """E-03: packages of the image may be replaced on purpose, others get another version."""
     output = "    new 1.0 depends on hello>=2\n    The user requested (constraint) hello==1.0\n"
-    assert "hello==1.0 of the image can't be replaced, but: new 1.0 needs hello>=2." in Diagnosis(output).text()
+    # a requirement without versions is no cause, also before another one
+    for text in (output, f"    The user requested hello\n{output}"):
+        assert "hello==1.0 of the image can't be replaced, but: new 1.0 needs hello>=2." in Diagnosis(text).text()
     text = Diagnosis(output, pins={"hello"}).text()
     assert "hello==1.0 is installed now and keeps its version" in text and "ebsif extend ... --add 'hello>=2'" in text
 

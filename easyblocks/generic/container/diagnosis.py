@@ -28,7 +28,7 @@ HOST = re.compile(r"Could not fetch URL https?://([^/\s]+)\S*: connection error|
 CAUSES = re.compile(r'The conflict is caused by:\n(.*?)(?:\n\s*\n|\nTo fix this|\Z)', re.DOTALL)
 # whose requirement (name and version), on what, which versions
 ASKED = re.compile(r'^\s+(?:The user requested |(\S+) (\S+) depends on )(?!\(constraint\))([\w.-]+)(?:\[[^\]]*\])?'
-                   r'\s*([^\s;]*)', re.MULTILINE)
+                   r' *([^\s;]*)', re.MULTILINE)
 # Most characters of the requirements in a message.
 MOST = 400
 
