@@ -134,8 +134,10 @@ def names_to_type(containers: Collection[Container]) -> dict[Container, str]:
         return {}
     from ebsif.installed import places
 
-    found = ((one, places.of_container(one)) for one in containers)
-    return {one: places.short(installation) for one, installation in found if installation}
+    # once, because paths are slow on a parallel file system
+    searched = modulestool.directories_of_modules()
+    found = ((one, places.of_container(one, searched)) for one in containers)
+    return {one: places.short(installation, searched=searched) for one, installation in found if installation}
 
 
 def none_has(texts: list[str], wanted: list["Requirement"], containers: list[Container]) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from ebsif.catalog.container import Container
 from ebsif.eb import easyconfigtext, framework
 from ebsif.files import is_there
 from ebsif.installed import lock
-from ebsif.modulestool import MODULES, directories_of_modules
+from ebsif.modulestool import MODULES, directories_of_modules, may_be_there
 
 # The name of an extension that gets none.
 DEFAULT_NAME = "mine"
@@ -182,15 +182,19 @@ def software(installation: Installation) -> str:
     return installation.module.rpartition("/")[0].rpartition("/")[2]
 
 
-def short(installation: Installation, further: Optional[Iterable[str]] = None) -> str:
+def short(
+    installation: Installation, further: Optional[Iterable[str]] = None, searched: Optional[Sequence[Path]] = None
+) -> str:
     """
     Return the shortest name by which the modules tool loads an installation here (N-01).
 
     An extension `mine` is PyTorch/mine, or PyTorch/2.7-mine if a newer base has one of that name, too. Only its whole
-    name always means the same installation. `further` are the other names to choose from, by default its own.
+    name always means the same installation. `further` are the other names to choose from, by default its own;
+    `searched` are the directories of modules, by default those that are known without EasyBuild.
     """
+    searched = directories_of_modules() if searched is None else searched
     further = installation.aliases if further is None else further
-    names = [name for name in further if not is_hidden_by(installation, name)]
+    names = [name for name in further if not is_hidden_by(installation, name, searched)]
     return min([*names, installation.module], key=lambda name: (len(name), name))
 
 
@@ -202,13 +206,13 @@ def short_once_installed(module: str, versions: Iterable[str]) -> str:
     return short(Installation(root / version, module, use=use.parent), own)
 
 
-def is_hidden_by(installation: Installation, name: str) -> bool:
-    """Return whether another directory of modules has a name, so that the modules tool may load that one."""
+def is_hidden_by(installation: Installation, name: str, searched: Iterable[Path]) -> bool:
+    """Return whether another of the directories of modules has a name, so that the modules tool may load that one."""
     software, _, version = name.rpartition("/")
     folders = [
         str(use / software)
-        for use in directories_of_modules()
-        if installation.use and not is_same(use, installation.use)
+        for use in searched
+        if installation.use and may_be_there(str(use / software)) and not is_same(use, installation.use)
     ]
     return any(version in modulerc.aliases_in(folder) or modulerc.file_of(folder, version) for folder in folders)
 
@@ -299,7 +303,8 @@ def module_files(
     closed = [] if closed is None else closed
     if name:
         head, _, version = name.rpartition("/")
-        paths = iter([directory / head / one for one in modulerc.file_names(version)])
+        there = may_be_there(str(directory / head))
+        paths = iter([directory / head / one for one in modulerc.file_names(version)] if there else ())
     else:
         paths = paths_below(directory, closed)
     for path in paths:
@@ -373,9 +378,10 @@ def is_found(installation: Installation) -> bool:
     return any(is_same(one.root, installation.root) for one in known(directories, shown(installation))[:1])
 
 
-def of_container(container: Container) -> Optional[Installation]:
+def of_container(container: Container, searched: Optional[Sequence[Path]] = None) -> Optional[Installation]:
     """Return the installation of a container of the catalog, without reading all modules of a large system."""
-    return next((one for name in container.modules for one in called(name)), None)
+    searched = directories_of_modules() if searched is None else searched
+    return next((one for name in container.modules for one in known(searched, name)), None)
 
 
 def once(installations: Iterable[Installation]) -> list[Installation]:
