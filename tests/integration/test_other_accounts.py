@@ -291,8 +291,10 @@ def look_for_set_user_id(folder, found):
 
 
 @pytest.mark.usefixtures("configuration")
-def test_user_software_of_somebody_else(folder):
+def test_user_software_of_somebody_else(monkeypatch, folder):
     """P-04, security 1: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
+    # EasyBuild keeps output of programs there; root's directory would be in the way of other tests
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     found = multiprocessing.get_context("fork").SimpleQueue()
     software, squashfs, build = (folder / name for name in ("theirs", "theirs.squashfs", "build"))
     (software / "bin").mkdir(parents=True)
