@@ -315,16 +315,21 @@ def write_new(
     """
     Write files; raise EbsifError with a remedy, and write none, if one would be lost that isn't to be overwritten.
 
-    With `aside`, those that would be lost are renamed; return where they are. With `shared`, new files are for
-    everybody who can use the place.
+    With `aside`, those that would be lost are renamed; return where they are. They are put back if the new ones can't
+    be written. With `shared`, new files are for everybody who can use the place.
     """
     there = [path for path, content in contents.items() if differs(path, content)]
     if there and not (overwrite or aside):
         raise refusal(there, remedy)
-    kept = [set_aside(path) for path in there if aside]
-    for path, content in contents.items():
-        replace(path, content, shared)
-    return kept
+    kept = {path: set_aside(path) for path in there if aside}
+    try:
+        for path, content in contents.items():
+            replace(path, content, shared)
+    except OSError:
+        for path, earlier in kept.items():
+            earlier.replace(path)
+        raise
+    return list(kept.values())
 
 
 def set_aside(path: Path) -> Path:

@@ -142,3 +142,13 @@ def test_a_damaged_list_of_files(tmp_path):
         with refused, filling.filled(tmp_path, "docs", overwrite) as made:
             (made / "new").touch()
         assert (tmp_path / "new").read_text() == ("" if overwrite else "mine")
+
+
+def test_a_file_that_makes_room_comes_back(tmp_path, monkeypatch):
+    """C-04: if its successor can't be written, it has its name again."""
+    path = tmp_path / "a.eb"
+    path.write_text("mine")
+    monkeypatch.setattr(files, "replace", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+    with pytest.raises(OSError, match="no space"):
+        files.write_new({path: "new"}, aside=True)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.eb", "mine")]
