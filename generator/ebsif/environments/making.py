@@ -184,9 +184,9 @@ def carry_out(request: Request, dated: DatedExtension, earlier: Earlier) -> None
     text = dated.text(request.command)
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     is_date_given = bool(request.date or extension.date)
+    place = framework.place_of(path, text)
     # by another command
     is_written = not beside and path.exists() and dated.is_in(path)
-    place = framework.place_of(path, text)
     with writing.removed_after_failure(path, *beside) as written:
         if request.rebuild:
             writing.require_unused(place)
