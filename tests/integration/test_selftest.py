@@ -1,7 +1,7 @@
 """
 The self-test that travels: with each modules tool and scheduler, either kind of mount, and where something is broken.
 
-Whole self-tests run at night, because their steps are what other tests do by day.
+One whole self-test runs by day; the others run at night, because their steps are what other tests do by day.
 """
 
 import json
@@ -45,7 +45,6 @@ def outcomes_in(text):
     return {one["step"]: (one["result"], one["text"]) for one in json.loads(text)["steps"]}
 
 
-@pytest.mark.nightly
 def test_with_a_scheduler(tmp_path, base_image, cluster):
     """A-05, Y-03: every step works for an ordinary account, in a directory with a space; nothing is left."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
