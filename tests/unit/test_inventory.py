@@ -522,6 +522,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
     text = easyconfig.render(first)
     root = eb_prefix.install(first.module, text=text)
     eb_prefix.install(f"{second.module}-mine-20261121")
+    eb_prefix.install(f"{second.module}-mine-20261121-more-20261122")
     eb_prefix.install("Tool/1.0-x", text=text)
     eb_prefix.install("Tool/2.0-x", text="name = 'Tool'")
     arguments = ["--site", "local", str(eb_prefix.software)]
@@ -549,12 +550,15 @@ def test_installations_and_catalog(eb_prefix, capsys):
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif" in words
     catalog = report.Catalog("local", [second.replace(archived=True)], eb_prefix.modules)
-    one = next(one for one in search.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
-    (said,) = catalog.compare(one)
-    assert said.text == f"its base {second.module} is archived: {second.module} was archived."
     assert catalog.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
-    assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
+    extensions = [one for one in search.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine")]
+    # the second is on top of the first
+    assert len(extensions) == 2
+    for one in extensions:
+        (said,) = catalog.compare(one)
+        assert said.text == f"its base {second.module} is archived: {second.module} was archived."
+        assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
 
 
 def test_lists_are_newest_first(eb_prefix, ebsif):

@@ -6,7 +6,7 @@ newest one; the name of a software, which is its newest version that is not arch
 What is installed comes before the catalog. Without a name, the loaded module is meant.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
@@ -430,7 +430,16 @@ def file_of(text: str) -> Union[Installation, Path, None]:
     return None
 
 
-def catalog_name(installation: Installation) -> str:
-    """Return how the catalog calls a module, or the base of an extension; naming schemes may call it otherwise."""
+def catalog_name(installation: Installation, containers: Collection[str] = ()) -> str:
+    """
+    Return how the catalog calls a module, or the base of an extension; naming schemes may call it otherwise.
+
+    If an extension is on top of others, its base is the first below it among the `containers`, if one is there.
+    """
     name = installation.recorded_name or shown(installation)
-    return newest.NAMED.sub("", name) if installation.extension else name
+    if not installation.extension:
+        return name
+    base = below = newest.NAMED.sub("", name)
+    while below not in containers and newest.NAMED.search(below):
+        below = newest.NAMED.sub("", below)
+    return below if below in containers else base

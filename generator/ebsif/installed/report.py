@@ -307,7 +307,7 @@ class Catalog:
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
         """Yield findings on the place of an installation in the catalog."""
-        name, module = catalog_name(installation), installation.module
+        name, module = catalog_name(installation, self.containers), installation.module
         base = name if installation.extension else None
         container, what = self.containers.get(name), f"its base {base}" if base else "it"
         if not container:
@@ -424,7 +424,7 @@ def state_of(installation: Installation, catalog: dict[str, Container]) -> list[
             state.append("image gone")
     except lock.LockError:
         state.append("record damaged")
-    container = catalog.get(catalog_name(installation))
+    container = catalog.get(catalog_name(installation, catalog))
     if container and container.archived:
         instead = getattr(container.archived, "replacement", None)
         what = "base archived" if installation.base else "archived"
