@@ -150,7 +150,7 @@ def test_a_site_without_gpus_has_no_partition_with_them(sites, texts, place):
     with pytest.raises(yamlerrors.DocumentError) as caught:
         site.read("test", sites(**profiles))
     remedy = "set gpu to their kind (rocm, cuda), or gpus to 0"
-    problem = f"gpu is none, but the partition p has 4 GPUs per node: {remedy}"
+    problem = f"gpu is none, but the partition p has GPUs (gpus: 4): {remedy}"
     assert str(caught.value).endswith(f"test/site.yaml{place}{problem}")
 
 

@@ -379,7 +379,7 @@ class Site(Model):
         wrong += [
             (
                 ("scheduler", "partitions", name, "gpus", "gpu"),
-                f"gpu is none, but the partition {name} has {one.gpus} GPUs per node: set gpu to their kind "
+                f"gpu is none, but the partition {name} has GPUs (gpus: {one.gpus}): set gpu to their kind "
                 f"({', '.join(GPU_KINDS)}), or gpus to 0",
             )
             for name, one in self.scheduler.partitions.items()
