@@ -1381,6 +1381,15 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
     assert extension.requirements("mine", "-r", "r.txt") == ["Byhand>=2"]
 
 
+def test_what_only_the_catalog_knows_of_an_image(extension):
+    """E-12: its Python, for example, if the record of an installed container doesn't say it."""
+    extension.install("", [], BASE)
+    Path("e.yml").write_text("dependencies: [python=3.12, rich]\n")
+    assert "asks for python=3.12, but the image has Python 3.11" in extension.refusal(
+        BASE, "-r", "e.yml", "--name", "new"
+    )
+
+
 def test_an_extension_with_an_earlier_date(extension):
     """E-03: its name means the one with the latest date, which is not the new one."""
     meaning = f"`mine` goes on to mean {MINE}, because that has a later date"

@@ -52,15 +52,16 @@ class BaseImage:
         names: Optional[Names] = None,
     ) -> "BaseImage":
         """Return the image of a container: what the record of its installation says, else what the catalog says."""
+        packages, digest = container.versions, container.sha256
+        python = packages.pop("python", None)
+        # the catalog may say just 3
+        python = python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None
         if installation and (installation.root / lockfile.RECORD).is_file():
             record = installation.record
-            python, packages = record.versions.get("python"), record.image_versions
-            digest = record.image.sha256 or container.sha256
-        else:
-            packages, digest = container.versions, container.sha256
-            python = packages.pop("python", None)
-            # the catalog may say just 3
-            python = python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None
+            python, digest = record.versions.get("python", python), record.image.sha256 or digest
+            # the software itself may have the name of another package
+            others = {name: packages[name] for name in map(normal_name, container.components)}
+            packages = {**others, **record.image_versions}
         return cls(container, KnownImage(python, packages, digest), frozenset(hidden), given, names or Names())
 
     @property
