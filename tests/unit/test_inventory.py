@@ -110,6 +110,7 @@ def closed(path):
         # found by its module or its directory; nobody is told to remove its module
         (f"software/{MINE}", f"software/{MINE}", False),
         ("software/PyTorch", f"software/{MINE}", False),
+        (f"software/{MINE}/share", f"software/{MINE}/share", False),
         # a module that only its owner may load
         (f"modules/all/{MINE}.lua", f"modules/all/{MINE}.lua", False),
         # there may be more modules, also in a new prefix (umask 027) on MODULEPATH

@@ -182,15 +182,17 @@ def without_record(installation: Installation) -> Finding:
             f"its installation {root} is gone: remove the module file, or install it again with eb",
             file,
         )
-    if is_closed(root):
-        return unreadable(root)
+    record = root / lockfile.RECORD
+    closed = next(filter(is_closed, (root, record.parent.parent, record.parent)), None)
+    if closed:
+        return unreadable(closed)
     if wait := places.in_use(shown(installation), root):
         return Finding(WARNING, installation.module, wait, file)
-    if is_there(root / Path(lockfile.RECORD).parent):
+    if is_there(record.parent):
         return Finding(
             ERROR,
             installation.module,
-            f"its installation has no {root / lockfile.RECORD}: install it again with eb --rebuild",
+            f"its installation has no {record}: install it again with eb --rebuild",
             file,
         )
     return Finding(NOTE, installation.module, "not installed with ebsif, so nothing is known about it", file)
