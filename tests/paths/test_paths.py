@@ -44,7 +44,7 @@ def check_steps(said, module):
     lines = [line for line in said.splitlines() if re.match("  [^ ]", line)]
     steps = {line[2:30].rstrip(): line[43:] for line in lines if re.fullmatch(r" +(\d+ min )?\d+ s", line[30:41])}
     assert steps["installing packages"] == "2 packages added"
-    assert re.fullmatch(r"image not copied, \d+\.\d MB packed", steps["installing files"])
+    assert re.fullmatch(r"image not copied, \d+\.\d kB packed", steps["installing files"])
     assert {"testing the module", "writing the module"} <= set(steps)
     assert max(map(len, lines)) <= 80
     assert all(one.isprintable() or one == "\n" for one in said)
