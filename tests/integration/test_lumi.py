@@ -212,7 +212,7 @@ def check_scripts(fact, container, text, root):
     """S002-55: every command, run script and wrapper exists; the help has $WITH_CONDA in single quotes."""
     known = {f"bin/{name}" for name in easyconfig.wrappers(container) or []}
     # the help lists the commands; the easyblock adds run scripts for images with Python
-    commands = re.search(r"The module has these commands:\n(.*?)\. Run any of", text, re.DOTALL)[1]
+    commands = re.search(r"The module has these commands:\n(.*?)\.\sRun any of", text, re.DOTALL)[1]
     known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", commands)}
     known |= set(container.script_names)
     if container.init != "none":
