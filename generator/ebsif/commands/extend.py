@@ -39,12 +39,12 @@ from ebsif.commands.options import (
     add_settings,
     add_yes,
     complete_packages,
+    extension_name,
     offer,
     request_of,
 )
 from ebsif.environments import extending, plan
 from ebsif.environments.extending import Wish
-from ebsif.environments.extension import typed_name
 from ebsif.errors import UsageError
 from ebsif.installed.places import DEFAULT_NAME
 from ebsif.report import output
@@ -251,10 +251,11 @@ def run(options: Namespace) -> int:
 
 def wish_of(options: Namespace) -> Wish:
     """Return what the options ask for."""
+    name = extension_name(options)
     return Wish(
         request_of(options),
         options.module,
-        typed_name(options.name),
+        name,
         options.requirements,
         options.from_venv,
         options.from_lock,

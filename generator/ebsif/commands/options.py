@@ -13,6 +13,7 @@ from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.settings import Settings, read_settings
 from ebsif.parsing import Help, common_group
+from ebsif.report import output
 
 if TYPE_CHECKING:
     from ebsif.environments.request import Request
@@ -252,6 +253,16 @@ def request_of(options: argparse.Namespace) -> "Request":
         names=names_of(options),
         more=tuple(options.more),
     )
+
+
+def extension_name(options: argparse.Namespace) -> Optional[str]:
+    """Return the name of an extension that was typed, with _ in place of hyphens; say so."""
+    name: Optional[str] = options.name
+    if not name or "-" not in name:
+        return name
+    changed = name.replace("-", "_")
+    output.note(f"the extension is called {changed}, because a hyphen separates the parts of a version")
+    return changed
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

@@ -19,10 +19,10 @@ from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 from ebsif import files
 from ebsif.catalog.stages import stages_of
 from ebsif.commands import EB_OPTIONS
-from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
+from ebsif.commands.options import add_outcome, add_settings, add_yes, extension_name, request_of
 from ebsif.environments import artifact, making, repeating, trust, writing
 from ebsif.environments.artifact import Artifact
-from ebsif.environments.extension import Companion, check_names, typed_name
+from ebsif.environments.extension import Companion, check_names
 from ebsif.environments.plan import Plan
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FOUND, EbsifError
@@ -57,7 +57,7 @@ def run(options: Namespace) -> int:
     with working("reading what is there"):
         found = artifact.read(open_repository(options.reference))
     record, request = found.record, request_of(options)
-    name = typed_name(options.name) or repeating.name_in(record)
+    name = extension_name(options) or repeating.name_in(record)
     check_names(name)
     require_places(request)
     names = request.names

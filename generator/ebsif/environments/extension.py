@@ -19,7 +19,6 @@ from ebsif.errors import EbsifError
 from ebsif.installed.places import Installation
 from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
-from ebsif.report import output
 
 # The first sentence of the description of an extension, after name and version, and how many packages it names.
 ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+(?P<base>\S+)\.\s+"
@@ -197,15 +196,6 @@ def purpose(extension: Extension, base: str) -> str:
     what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"
     start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
-
-
-def typed_name(name: Optional[str]) -> Optional[str]:
-    """Return the name of an extension as somebody types it, with _ in place of hyphens; say so."""
-    if not name or "-" not in name:
-        return name
-    changed = name.replace("-", "_")
-    output.note(f"the extension is called {changed}, because a hyphen separates the parts of a version")
-    return changed
 
 
 def check_names(name: str, date: Optional[str] = None) -> None:

@@ -204,10 +204,10 @@ def carry_out(request: Request, dated: DatedExtension, earlier: Earlier) -> None
             for other in beside:
                 # the installation has it, and user software is large
                 other.unlink(missing_ok=True)
-    if request.installs:
-        report_earlier(request, extension, installing.made_in(place))
-    else:
+    if not request.installs:
         report_written(request, dated, place, [*beside, path])
+        return
+    report_earlier(request, extension, installing.made_in(place))
 
 
 def report_written(request: Request, dated: DatedExtension, place: ModulePlace, written: Sequence[Path]) -> None:
