@@ -343,6 +343,10 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
         ("description = '\\d'\naliases = ['1.0']\n", ["1.0"]),
         ("aliases = '1.0'\n", []),
         ("aliases = ('1.0', '1')\n", ["1.0", "1"]),
+        # what breaks the reading of a literal, or isn't text
+        ("x = {[]: 1}\naliases = ['1.0', ['2'], 3]\n", ["1.0"]),
+        (f"aliases = ['1.0']\nx = {'-' * 10000}1\n", []),
+        (f"aliases = ['1.0']\nx = 1{'+1' * 10000}\n", []),
     ],
 )
 @pytest.mark.filterwarnings("error")

@@ -5,14 +5,14 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The values that Python sees in the text of an easyconfig without running it.
+The values that Python sees in a text that others wrote, such as an easyconfig, without running it.
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import ast
 import warnings
 from contextlib import suppress
-from typing import Any, Dict
+from typing import Any, Dict, Union
 
 
 def parsed(text: str) -> ast.Module:
@@ -20,7 +20,19 @@ def parsed(text: str) -> ast.Module:
     with warnings.catch_warnings():
         # many easyconfigs have backslashes that Python warns about
         warnings.simplefilter('ignore')
-        return ast.parse(text)
+        try:
+            return ast.parse(text)
+        except (MemoryError, RecursionError):
+            raise ValueError("nested too deeply")
+
+
+def literal(written: Union[str, ast.AST]) -> Any:
+    """Return the value of a literal, given as text or as Python has parsed it; raise ValueError if it isn't one."""
+    try:
+        return ast.literal_eval(written)
+    # a list can't be a key of a dictionary
+    except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError("not a literal: %s" % error)
 
 
 def assignments(tree: ast.Module) -> Dict[str, ast.Assign]:
@@ -39,5 +51,5 @@ def literals(text: str) -> Dict[str, Any]:
     for name, statement in statements.items():
         # others are computed from these, or constants of EasyBuild
         with suppress(ValueError):
-            values[name] = ast.literal_eval(statement.value)
+            values[name] = literal(statement.value)
     return values

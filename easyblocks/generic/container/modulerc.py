@@ -176,7 +176,7 @@ def aliases_of(installdir: str) -> List[str]:
             aliases = literals(text).get('aliases')
             # eb takes both
             if isinstance(aliases, (list, tuple)):
-                return list(aliases)
+                return [alias for alias in aliases if isinstance(alias, str)]
     return []
 
 

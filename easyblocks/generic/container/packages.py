@@ -7,12 +7,12 @@
 """
 The Python packages that an interpreter in the container sees.
 """
-import ast
 import re
 from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
+from .literals import literal
 from .sitevalues import GPU_KINDS
 from .values import USER_SOFTWARE, normal_name
 from .written import UnfitError, escape, is_for_pip, is_package
@@ -91,8 +91,8 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     def read(text: str) -> Description:
         """Return the output of share/ebsif/installed-packages.py; UnfitError if something else was printed."""
         try:
-            seen = ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            seen = literal(text)
+        except ValueError:
             raise UnfitError("something else was printed than a description of Python: %s" % shortened(text))
         return checked_description(seen)
 
