@@ -67,7 +67,7 @@ def check_that_extensions_have_no_copy(family):
         assert size_of(family.root(module)) < 10e6
         shown = family.site.bash(f"module help {module} 2>&1").stdout
         assert f"The SHA256 of the image is {digest}." in shown
-        assert BASE in shown.split("The module has no copy: its image is that of the module ")[1].split("\n")[0]
+        assert BASE in shown.split("The module has no copy: it uses the image of the module ")[1].split("\n")[0]
         used, greeting = family.show(module)
         assert used == str(image)
         assert greeting.startswith("/user-software/")

@@ -146,8 +146,8 @@ def lines_on_caches(caches: ModuleCaches) -> List[str]:
 
 def sharing(image: ImageRecord) -> str:
     """Return the sentence of the help on an image that isn't the module's own."""
-    whose = "that of the module %s" % image.origin if image.origin else image.resolved
-    return "\nThe module has no copy: its image is %s." % whose
+    used = "the image of the module %s" % image.origin if image.origin else image.resolved
+    return "\nThe module has no copy: it uses %s." % used
 
 
 def listed_packages(which: str, record: Record) -> List[Tuple[str, str]]:
