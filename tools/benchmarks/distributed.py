@@ -3,15 +3,9 @@ The start of a distributed run, with four ranks on two nodes and a real Slurm: f
 from the start of the batch script to the first step of a training.
 """
 
-import os
-import sys
-from pathlib import Path
-
 from measuring import in_turn, rows
-from parts import TOOLS
 from slurm import Cluster
-from slurm_jobs import seconds_of_job
-from support import Site
+from slurm_jobs import seconds_of_job, site_with_module
 
 FIRST = """
 import torch, torch.distributed as dist
@@ -53,14 +47,7 @@ srun singularity exec $SIF python by_hand.py
 
 def measure(folder):
     """Measure both ways in turn on the same cluster."""
-    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
-    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    site.eb(
-        site.easyconfig(
-            f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"
-            "init = 'conda-injected'\nconda_env = 'pytorch'\n"
-        )
-    )
+    site = site_with_module(folder)
     cluster = Cluster()
     try:
         cluster.start()

@@ -1,15 +1,10 @@
 """The start of Ray on two nodes of a real Slurm, from the first command of the batch script to a program on both."""
 
-import os
 import shutil
-import sys
-from pathlib import Path
 
 from measuring import in_turn, rows
-from parts import TOOLS
 from slurm import Cluster
-from slurm_jobs import seconds_of_job
-from support import Site
+from slurm_jobs import seconds_of_job, site_with_module
 
 RAY = "ray==2.60.0"
 
@@ -43,14 +38,7 @@ rm -r $folder
 
 def measure(folder):
     """Measure both ways in turn on the same cluster."""
-    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
-    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    site.eb(
-        site.easyconfig(
-            f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"
-            "init = 'conda-injected'\nconda_env = 'pytorch'\n"
-        )
-    )
+    site = site_with_module(folder)
     wheels = ["--only-binary=:all:", "--python-version=3.11", "--dest", site.work / "wheels"]
     site.run(["pip", "download", "--quiet", *wheels, RAY])
     site.bash(f"module load Example/1.0 && singularity exec $SIF pip install -q --no-index -f wheels {RAY}")

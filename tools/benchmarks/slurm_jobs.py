@@ -1,6 +1,25 @@
-"""Jobs whose programs say when they have come to what is measured."""
+"""A site with a module for jobs, and jobs whose programs say when they have come to what is measured."""
 
+import os
+import sys
 import time
+from pathlib import Path
+
+from parts import TOOLS
+from support import Site
+
+
+def site_with_module(folder):
+    """Return a site in a directory with the module Example/1.0 of the example's image with PyTorch, in its place."""
+    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
+    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    site.eb(
+        site.easyconfig(
+            f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"
+            "init = 'conda-injected'\nconda_env = 'pytorch'\n"
+        )
+    )
+    return site
 
 
 def seconds_of_job(site, cluster, script):
