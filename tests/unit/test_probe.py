@@ -116,7 +116,7 @@ def test_an_image_that_prints_something(tmp_path):
         repr(description([["x", "1", 5]])),
         # Python raises something else for each of these
         "{[]: 1}",
-        "-" * 10000 + "1",
+        pytest.param("-" * 10000 + "1", id="deep"),
         repr(description(needs=[["x"]])),
         repr(description(purelib="/a\nb")),
     ],
