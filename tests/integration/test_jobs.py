@@ -241,7 +241,7 @@ def test_four_nodes_are_put_back_into_the_queue(jobs):
 @pytest.mark.nightly
 def test_slurm_sends_the_signal(jobs):
     """T-07: before the time limit the program saves and exits with 0; the next segment goes on from there."""
-    first, second = jobs.submit("--time 0:02:00 --signal 90 --segments 2 --name steps", "steps.py")
+    first, second = jobs.submit("--time 0:03:00 --signal 60 --segments 2 --name steps", "steps.py")
     assert jobs.ended(first)["JobState"] == "COMPLETED", jobs.said()
     assert re.search(r"^saved \d+$", jobs.log(first), re.MULTILINE)
     (jobs.folder / "finish").touch()

@@ -244,6 +244,7 @@ def test_the_program_is_passed_unchanged(words):
         ("M/1 --data a://user-software/ -- a", 2, "/user-software belongs to the module: write FILE:"),
         ("M/1 --data a:/runscripts/x -- a", 2, "/runscripts/x belongs to the module: write FILE:"),
         ("M/1 --signal 1800 -- a", 3, "--signal 1800 is not before the end of a job of 00:30:00"),
+        ("M/1 --signal 60 --time 0:02:00 -- a", 3, "--signal 60: sbatch may send it 60 seconds early, when a job of"),
         # 57-h3.4
         (
             "M/1 --signal 65536 --time 2-0 -- a",

@@ -60,6 +60,8 @@ class Scheduler:
     whole_nodes: str
     # how many seconds before the time limit it can signal a batch script at most; 0: not at all
     signals_within = 0
+    # how many seconds before the time asked for it may signal a batch script
+    signals_early = 0
     # options of `ebsif job` that it can't fulfil, and what to do instead
     lacks: Dict[str, str] = {}
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
@@ -97,6 +99,8 @@ class Slurm(Scheduler):
     inside = ('srun', '--jobid=%j', '--overlap', '--nodes=1', '--ntasks=1', '--relative=0', '--quiet')
     whole_nodes = r'--exclusive(=(exclusive|user))?(\s|$)'
     signals_within = 65535
+    # sbatch(1), --signal: its events have this resolution
+    signals_early = 60
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 

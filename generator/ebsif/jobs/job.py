@@ -211,9 +211,15 @@ def check(request: JobRequest, site: Site, launcher: Launcher, tasks: int, gpus:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.insecure and request.launcher != Ray.name and request.server is None:
         raise JobError(f"--insecure only has a meaning with --launcher {Ray.name} or --server")
+    scheduler = scheduler_of(site)
     if request.signal and request.signal >= seconds_in(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
-    scheduler = scheduler_of(site)
+    if request.signal and request.signal + scheduler.signals_early >= seconds_in(time):
+        # srun loses a signal that comes before it has started the ranks
+        raise JobError(
+            f"--signal {request.signal}: {scheduler.submit[0]} may send it {scheduler.signals_early} seconds early, "
+            f"when a job of {time} is still starting: increase --time"
+        )
     if request.signal and 0 < scheduler.signals_within < request.signal:
         raise JobError(
             f"--signal {request.signal}: {scheduler.submit[0]} sends a signal at most "
