@@ -82,6 +82,8 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
     assert path.parent == folder / values["name"][0].lower() / values["name"]
     names = re.findall(r"^(\w+) *=", text, re.MULTILINE)
     assert len(names) == len(set(names))
+    # also of those that are written by hand
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_settings_of_the_site(read):
@@ -475,7 +477,9 @@ def test_the_recipe_of_archer2():
 def test_the_recipe_of_derecho():
     """S004-12, S004-18: the stages of the site's recipe in order, with their modules, variables and options."""
     profile = site.read("derecho")
-    older, newer = reading.read(profile, site.SITES / "derecho")
+    older, newer = containers = reading.read(profile, site.SITES / "derecho")
+    # S004-10: the version that the recipe builds by default
+    assert selection.find_one(containers, "PyTorch") == older and older.version == "2.3.1"
     stages = {stage.name: stage for stage in older.stages}
     assert list(stages) == ["nccl", "build tools", "mpi4py", "torch"]
     for expected in json.loads((CHECKOUT / "tests/data/derecho-recipe.json").read_text()):

@@ -322,6 +322,9 @@ def test_diff_shows_the_version_of_the_software(place):
     """docs A9: as the pages do, under the name of its package."""
     said = run(place, "diff", "--site", "lumi", "PyTorch/2.7.0", "PyTorch/2.7.1", status=1).stdout
     assert "~ component torch 2.7.0 -> 2.7.1\n" in said
+    # without a package of another name, under its own
+    said = run(place, "diff", *MINE, "JAX/0.5.0", "JAX/0.10.0", status=1).stdout
+    assert "~ component jax 0.5.0 -> 0.10.0\n" in said
 
 
 def typed(place, *words, output=subprocess.PIPE, **variables):

@@ -414,7 +414,9 @@ NOT_EXAMINED = "1 container not examined, because the image is in no image direc
 def test_missing_and_changed_images(place, tmp_path):
     """Admin D3, I-03: missing central images are always reported; --images reports all that are missing or changed."""
     images = tmp_path / "images"
-    profile = f"{SITE}images: {{directories: [{{path: {images}}}, {{path: {tmp_path}/not-mounted}}]}}\n"
+    # what has too long a name can't be looked for
+    others = f"{{path: {tmp_path}/not-mounted}}, {{path: {tmp_path}/{'x' * 300}/images}}"
+    profile = f"{SITE}images: {{directories: [{{path: {images}}}, {others}]}}\n"
     digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
     central = place(f"{HEAD}    image: central\n    sha256: {digest}\n", profile)
     # on another machine

@@ -41,6 +41,7 @@ def run(*arguments, **options):
     [
         (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
         (["helo"], "ebsif: there is no command 'helo': did you mean help? "),
+        (["nonsense"], "ebsif: there is no command 'nonsense' "),
         (["--site", "lumi", "list"], "ebsif: the command comes first: `ebsif list --site lumi` "),
         (["lock"], "ebsif: no container given"),
         (["lock", "one", "two"], "ebsif: unrecognized arguments: two: usage: ebsif lock [CONTAINER] [OPTION...] "),
@@ -54,8 +55,10 @@ def run(*arguments, **options):
         (["remove", "mine", "--force"], "unrecognized arguments: --force: for --force, use --yes "),
         (["extend", "x", "-U", "einops", "--conda", "y"], "for -U, use --replace PACKAGE==VERSION; for --conda, use"),
         (["upgrade"], "ebsif: EXTENSION, CONTAINER are missing: "),
+        (["upgrade", "mine"], "CONTAINER is missing: ebsif upgrade EXTENSION CONTAINER [OPTION...] "),
         (["job", "x", "--scheduler", "--qos=y"], "value: --scheduler OPTIONS, or --scheduler=--qos=y if it begins"),
         (["list", "--has"], "ebsif: --has needs a value: --has COMPONENT "),
+        (["extend", "mine", "--add"], "ebsif: --add needs a value: --add PACKAGE "),
         (["job", "mine", "--nodes", "two"], "ebsif: -N/--nodes: 'two' is not a positive number "),
         (["diff", "one"], "ebsif: give what to compare with: ebsif diff one CONTAINER\n"),
         (["list", "--catalogue", "/tmp"], "unrecognized arguments: --catalogue: did you mean --catalog? "),
