@@ -13,7 +13,7 @@ from ebsif.commands import selftest
 from ebsif.environments import kernels
 from ebsif.environments.earlier import Earlier
 from ebsif.installed import imagestate, interpreter, search
-from ebsif.installed.names import Names
+from ebsif.installed.names import Names, installations
 from packaging.version import Version
 from prefixes import BASE
 from support import printed, write_program
@@ -61,15 +61,19 @@ def test_records_and_installed_modules(eb_prefix, monkeypatch, pair, order):
     assert Names().installation("Tool").module == Names().find("Tool").module == f"Tool/{pair[1]}"
 
 
-def test_dates_that_only_records_have(eb_prefix, monkeypatch):
-    """H-01: the date of a record counts for its installed module, too."""
+def test_dates_that_only_records_have(eb_prefix, monkeypatch, ebsif):
+    """H-01: the date of a record counts for its installed module, too, also where an alias goes after a removal."""
     records = [record("1.0-b", "20250101"), record("1.0-a", "20250601")]
     monkeypatch.setattr(Names, "containers", records)
     for one in records:
-        eb_prefix.install(one.module, text="")
+        eb_prefix.install(one.module, text="aliases = ['demo']\n")
     assert selection.find_one(records, "Tool").module == Names().installation("Tool").module == "Tool/1.0-a"
     monkeypatch.setattr(imagestate, "path_of", lambda one: one.module)
     assert selftest.find_image(Names(), "") == "Tool/1.0-a"
+    assert [one.module for one in installations(Names(), [])[0]] == ["Tool/1.0-a", "Tool/1.0-b"]
+    eb_prefix.install("Tool/1.0-c", text="aliases = ['demo']\n")
+    eb_prefix.alias("Tool/1.0-c", "demo")
+    assert ebsif("remove", "Tool/1.0-c", "--yes").err.endswith("Tool/demo is Tool/1.0-a now\n")
 
 
 def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, monkeypatch):

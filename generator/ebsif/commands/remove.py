@@ -134,7 +134,7 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str], ha
 
     Kernels go with their module, unless another one is left that they start then.
     """
-    possible = removal.possible_users(users)
+    possible = names.newest_first(removal.possible_users(users))
     order = sorted(modules, key=lambda module: bool(removal.users_of(module.root, modules)))
     going = {os.path.realpath(module.root) for module in modules}
     staying = [one for one in possible if os.path.realpath(one.root) not in going]

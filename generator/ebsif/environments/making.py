@@ -226,6 +226,6 @@ def report_earlier(request: Request, extension: Extension, new: Installation) ->
     before = extension.before
     if extension.is_change and before and not request.again:
         # its name may be that of other extensions, too, and a date may have been chosen
-        is_newer = places.age(before) < places.age(new)
+        is_newer = request.names.age(before) < request.names.age(new)
         remedy = f" (to keep only the newest: ebsif remove {places.word(new)} --older)" if is_newer else ""
         output.hint(f"the earlier module stays as it is: {before.load}{remedy}")

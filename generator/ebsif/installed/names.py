@@ -67,6 +67,11 @@ class Names:
             return []
 
     @cached_property
+    def records_by_name(self) -> dict[str, Container]:
+        """The containers of the catalog by the names of their modules; the first one, if there are several."""
+        return {one.module_or_version: one for one in reversed(self.recorded)}
+
+    @cached_property
     def installations(self) -> list[Installation]:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
@@ -127,10 +132,14 @@ class Names:
         return newest_ones
 
     def older(self, module: Installation) -> list[Installation]:
-        """Return the earlier extensions with the name and the base of this one, beside it and of the same account."""
+        """
+        Return the earlier extensions with the name and the base of this one, the newest of them first.
+
+        They are beside it and of the same account.
+        """
         if not module.extension:
             raise EbsifError(f"{shown(module)} is no extension, so there are no earlier ones of it")
-        return [
+        return self.newest_first(
             one
             for one in self.everything
             if one.base == module.base
@@ -138,8 +147,8 @@ class Names:
             and one.extension[0] == module.extension[0]
             and places.is_same(one.root.parent, module.root.parent)
             and one.root.stat().st_uid == module.root.stat().st_uid
-            and places.age(one) < places.age(module)
-        ]
+            and self.age(one) < self.age(module)
+        )
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
@@ -159,13 +168,13 @@ class Names:
         return []
 
     def newest_first(self, modules: Iterable[Installation]) -> list[Installation]:
-        """Return installations by software, each with its newest version first; their records may know the dates."""
+        """Return installations by software, each with its newest version first."""
+        return places.newest_first(modules, self.age)
 
-        def age(module: Installation) -> tuple:
-            record = self.record_of(module)
-            return places.age(module, record.date or "" if record else "")
-
-        return places.newest_first(modules, age)
+    def age(self, module: Installation) -> tuple:
+        """Return the sort key of an installation among those of its software; its record may know the date."""
+        record = self.record_of(module)
+        return places.age(module, record.date or "" if record else "")
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
@@ -252,7 +261,7 @@ class Names:
     def record_of(self, module: Installation) -> Optional[Container]:
         """Return the record of an installed module in the catalog; None if it has none, as extensions."""
         name = module.recorded_name or shown(module)
-        return next((one for one in self.recorded if one.module_or_version == name), None)
+        return self.records_by_name.get(name)
 
     def records_called(self, text: str) -> list[Container]:
         """Return the containers of the catalog with exactly a name, which may be an alias."""
@@ -393,7 +402,7 @@ def installations(names: Names, texts: Sequence[str]) -> tuple[list[Installation
     directories = list(filter(search.is_place, texts))
     named = [names.installation(text) for text in texts if text not in directories]
     there, problems = search.installations(directories) if directories or not texts else ([], [])
-    return places.once([*named, *there]), problems
+    return places.once([*named, *names.newest_first(there)]), problems
 
 
 def loaded() -> Installation:

@@ -62,7 +62,7 @@ def plan(
     Return what belongs to an installation, with the directories of `kernels` that start in it.
 
     `users` are the other installations, which may use its image, and `earlier` those of them that are earlier
-    extensions with the same name.
+    extensions with the same name, both with the newest first.
 
     Raise EbsifError if the module is loaded or being installed, if its record is damaged, if files belong to another
     account, or if one of the installations in `users` needs its image.
@@ -163,7 +163,7 @@ def heirs(
 
     The name of an extension without its date goes to the newest earlier one, whatever its easyconfig says (V-07).
     """
-    found = {}
+    found: dict[str, str] = {}
     for name in installation.aliases:
         alias = name.rpartition("/")[2]
         beside = [
@@ -177,7 +177,7 @@ def heirs(
         if not beside and name == f"{installation.base}-{(installation.extension or [''])[0]}":
             beside = list(earlier)
         if beside:
-            found[alias] = max(beside, key=places.age).module
+            found[alias] = beside[0].module
     return found
 
 

@@ -28,7 +28,10 @@ UNREADABLE = "can't be read, so what is installed there is unknown"
 
 def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[Finding]]:
     """
-    Return all installations in some directories, newest first, and what can't be searched.
+    Return all installations in some directories, and what can't be searched.
+
+    They are in the order of their names, with the newest first as far as those tell: `Names.newest_first` also knows
+    the dates in the catalog.
 
     The directories are prefixes of EasyBuild, directories of installations or of modules, installations, or several of
     these separated by colons, as in MODULEPATH, of which some may not exist. By default EasyBuild's prefix and
