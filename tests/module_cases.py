@@ -77,7 +77,7 @@ OWN = "{here}/own"
 FILE_AND_DIRECTORY = ("own/user-software.squashfs", "own/user-software/")
 CASES = [
     Case("nothing special", loaded={"SIF": "{root}/image.sif", "CONTAINERROOT": "{root}", USER_SOFTWARE: ""}),
-    # wing D5: which directories for user software
+    # which directories for user software
     own("a directory", OWN, "own/user-software/", mounted=f"{OWN}/user-software"),
     own("a file", OWN, "own/user-software.squashfs", mounted=f"{OWN}/user-software.squashfs"),
     own("both", OWN, *FILE_AND_DIRECTORY, mounted=f"{OWN}/user-software.squashfs", said=BOTH),
@@ -96,7 +96,7 @@ CASES = [
     odd("another control character", "a\x1b[31mb"),
     odd("a blank after a comma", "a, b"),
     odd("a blank before a colon", "a :b"),
-    # A5: values that the module sets, and those that the person's replace
+    # values that the module sets, and those that the person's replace
     *(
         Case(
             f"a value: {value!r}",
@@ -119,7 +119,7 @@ CASES = [
     lists("of one", "/x:/y,/z", "", [f"/x:/y,/z,{BINDS}"] * 2),
     lists("of the other", "", "/x\\,y", [f"/x\\,y,{BINDS}"] * 2),
     lists("of both, which are the runtime's to judge", "/x", "/y,/x", [f"/x,{BINDS}", f"/y,/x,{BINDS}"]),
-    # H18: modules tools would run the second line as a command
+    # modules tools would run the second line as a command
     *(
         Case(f"a line break in {name}", {name: "/x\necho run"}, said=f"{name} has a line break", refused=True)
         for name in ("SINGULARITY_BINDPATH", "APPTAINER_BINDPATH", "SINGULARITYENV_PREPEND_PATH")
@@ -182,7 +182,7 @@ CASES = [
         files=("B\u00fcro/user-software/",),
         loaded={USER_SOFTWARE: "{root}/user-software"},
     ),
-    # W8: & stands for what was found when bash replaces text
+    # & stands for what was found when bash replaces text
     Case(
         "an ampersand in the prefix",
         folder="R&D soft",

@@ -54,7 +54,7 @@ def state(folder):
 def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     """Another account loads, runs, packs and uses pip: the installation doesn't change, and errors say why not.
 
-    use D10, G-05: the hint after a failure of pip suits the situation, and following it works.
+    G-05: the hint after a failure of pip suits the situation, and following it works.
     """
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
@@ -174,7 +174,7 @@ def test_user_software_shared_by_a_group(tmp_path, base_image):
     """
     S002-45: a project group shares the installation: modes in directory and SquashFS file allow the group.
 
-    G-12 (lumi B3): in a project's set-gid directory, user software is set-gid and the group's, despite umask 077.
+    G-12: in a project's set-gid directory, user software is set-gid and the group's, despite umask 077.
     """
     # Environment Modules: Lmod hides unreadable modules even from root
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")

@@ -249,7 +249,7 @@ def test_an_interrupted_first_installation(site, fault):
 
 
 def test_a_terminal_that_is_closed(before, installed_before, fault):
-    """H25: after the new installation has taken its place: the earlier one is back, and no lock is left."""
+    """Signals after the new installation has taken its place bring the earlier one back, and no lock is left."""
     case = fault("signals", "HUP in a command after the installation, twice, and nobody reads what eb prints")
     text = f"{TEXT}postinstallcmds = ['exec {SLEEP}']\n"
     status = interrupted(before, before.easyconfig(text), times=2, number=signal.SIGHUP)

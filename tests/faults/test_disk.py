@@ -126,7 +126,7 @@ def test_a_first_installation(small_image, tmp_path, fault):
 
 @pytest.mark.nightly
 def test_system_packages(base_image, tmp_path, fault):
-    """S4, V-04: while the image's directories are copied to TMPDIR: directory and variable are named, it is emptied."""
+    """V-04: while the image's directories are copied to TMPDIR: directory and variable are named, it is emptied."""
     case = fault("disk full", "in TMPDIR, for system packages")
     repository = tmp_path / "repository"
     make_deb(repository, "greet", files={"usr/share/greet": "hello"})

@@ -71,7 +71,7 @@ def test_a_reinstallation_while_the_module_is_used(installations, wheels, tmp_pa
     A module is loaded and used continuously while it is reinstalled: no use fails.
 
     Running jobs continue while image and user software, packed or a directory, are replaced.
-    defects B5: Python starts itself again, as multiprocessing and torchrun do.
+    Python starts itself again, as multiprocessing and torchrun do.
     """
     site = installations("Lmod-Lua").copy(tmp_path)
     again = "subprocess.run([sys.executable, '-c', ''], check=True)"

@@ -178,7 +178,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
 
 
 def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
-    """Defects D3, admin D1: the record has the file name; an invalid file is rejected before anything is written."""
+    """The record has the file name; an invalid file is rejected before anything is written."""
     ebsif("add", tiny_image("tool-3.2.1.sif"), "--name", "Tool", "--catalog", ".")
     path = tmp_path / "local/containers/Tool.yaml"
     before = path.read_text()
@@ -202,7 +202,7 @@ def add_records(path, numbers):
 
 
 def test_concurrent_adds(tmp_path):
-    """Defects A7: every record is there, the duplicate one once, and no other file is left in the directory."""
+    """Every record is there, the duplicate one once, and no other file is left in the directory."""
     path = tmp_path / "own/local/containers/Tool.yaml"
     workers = [
         multiprocessing.get_context("fork").Process(target=add_records, args=(path, range(start, start + 20, 2)))
@@ -224,7 +224,7 @@ def replace_often(path, text):
 
 
 def test_concurrent_renders(tmp_path):
-    """Defects A7: other processes that write the same easyconfig cause no failure."""
+    """Other processes that write the same easyconfig cause no failure."""
     workers = [
         multiprocessing.get_context("fork").Process(target=replace_often, args=(tmp_path / "a.eb", text * 1000))
         for text in "abcd"

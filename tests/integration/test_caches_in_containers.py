@@ -121,7 +121,7 @@ def test_values_of_the_person(module):
 
 
 def test_a_large_environment(module):
-    """W5: hundreds of modules, and jobs of CI, have more variables than one string can hold: caches are found."""
+    """Caches are found although hundreds of modules, or CI jobs, have more variables than one string can hold."""
     result = module.bash(f"""
         module load {MODULE}
         singularity exec $SIF python show.py

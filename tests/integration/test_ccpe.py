@@ -90,7 +90,7 @@ def host(tmp_path_factory, small_image):
 
 
 def test_programs_run_in_the_containers_environment(host):
-    """L-10, lumi B1: each `ccpe-*` sees the image's programs and modules, and none of the host's modules."""
+    """L-10: each `ccpe-*` sees the image's programs and modules, and none of the host's modules."""
     assert host.bash(f"ccpe-exec {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-shell -c {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-run -c {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"

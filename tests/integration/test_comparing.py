@@ -92,7 +92,7 @@ LABELLED = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
     [
         ("ebsif ren", {"render"}),
         ("ebsif job --launcher t", {"torchrun"}),
-        # use D9, E-14
+        # E-14
         ("ebsif show PyTorch/2.13.0-cpu-python-3.11-singularity-2", {EXAMPLE}),
         ("ebsif diff a pyt", {EXAMPLE, LABELLED}),
         ("ebsif list --site lu", {"lumi"}),

@@ -59,7 +59,7 @@ def write(workbench, name, debug):
 
 
 def test_a_breakpoint_of_pdb_in_the_first_rank(workbench):
-    """Issue 22, point 5: `srun --pty` connects the terminal with the rank that has reached breakpoint()."""
+    """`srun --pty` connects the terminal with the rank that has reached breakpoint()."""
     folder = write(workbench, "pdb", BREAK)
     command = workbench.script_file(folder, f"cd {folder}\n{RANKS}")
     status, shown = at_terminal(command, workbench.environment(), folder, ["p 'rank', os.environ['RANK']", "c"])
@@ -69,7 +69,7 @@ def test_a_breakpoint_of_pdb_in_the_first_rank(workbench):
 
 
 def test_an_exception_stops_in_pdb(workbench):
-    """Issue 22, point 5: with -c continue, pdb stops where an exception isn't caught."""
+    """With -c continue, pdb stops where an exception isn't caught."""
     folder = workbench.folder / "exception"
     folder.mkdir()
     (folder / "train.py").write_text("def divide(number):\n    return 1 / number\n\n\ndivide(0)\n")
@@ -98,7 +98,7 @@ def test_a_breakpoint_of_an_editor_in_one_rank(workbench):
 
 
 def test_ranks_that_hang_or_crash_say_where(workbench):
-    """Issue 22, point 5: at the signal of scancel each rank prints its stack, and goes on; so it does at a crash."""
+    """At the signal of scancel each rank prints its stack, and goes on; so it does at a crash."""
     folder = write(workbench, "hang", DUMP)
     (folder / "train.py").write_text(HANG)
     with workbench.running(f"cd {folder}\n{RANKS.replace('--pty', '--job-name=hang')}") as job:

@@ -35,7 +35,7 @@ def test_the_master_belongs_to_the_step(training):
 
 
 def test_the_master_of_an_arbitrary_distribution(training):
-    """F-08 (H8): with -m arbitrary, rank 0 may be on any node: every rank says what to set, and that is right."""
+    """F-08: with -m arbitrary, rank 0 may be on any node: every rank says what to set, and that is right."""
     hosts = training.site.work / "hosts"
     hosts.write_text("".join(f"{node}\n" for node in reversed(NODES)))
     step = "srun -N2 -n2 -m arbitrary singularity exec $SIF conda-python-distributed meet.py arbitrary"
@@ -88,7 +88,7 @@ def test_a_rank_that_dies_ends_the_job_with_its_status(training):
         "import os, sys, time\nsys.exit(200) if os.environ['RANK'] == '1' else time.sleep(300)\n"
     )
     written = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py")
-    # use D12.4: module and program exist
+    # module and program exist
     assert written.stderr == ""
     status, output = training.batch("die", written.stdout)
     assert status == 200, output
@@ -125,7 +125,7 @@ def test_a_missing_srun_is_an_error(training):
 
 
 def test_a_job_that_is_submitted_in_a_step(training):
-    """W1: sbatch passes the variables of the step in which it is typed on to the job script: they don't count there."""
+    """sbatch passes the variables of the step in which it is typed on to the job script: they don't count there."""
     inner = training.site.work / "inner.sh"
     inner.write_text(f"""#!/bin/bash
         [[ $SLURM_STEP_NODELIST == {NODES[0]} ]] && echo "first $($RUNSCRIPTS/get-master)"
@@ -145,7 +145,7 @@ def test_a_job_that_is_submitted_in_a_step(training):
 
 
 def test_a_job_that_a_rank_of_torchrun_has_submitted(training):
-    """W4: its variables come from outside the step: Slurm's count, and torchrun's of a run in the step, too."""
+    """The variables of the rank that submitted a job don't count there; Slurm's do, and torchrun's in the step."""
     stale = {"TORCHELASTIC_RUN_ID": "none", "RANK": 3, "WORLD_SIZE": 8, "LOCAL_RANK": 3, "LOCAL_WORLD_SIZE": 4}
     start = "srun -N2 -n2 --ntasks-per-node=1 singularity exec $SIF conda-python-distributed"
     ranks = shown(training.run(f"{start} show.py", **stale).stdout)
@@ -161,7 +161,7 @@ def test_a_job_that_a_rank_of_torchrun_has_submitted(training):
 
 
 def test_ranks_without_their_variables(training):
-    """W2: with --cleanenv, ranks don't know their numbers: an error of each, not as many runs of one rank."""
+    """With --cleanenv, ranks don't know their numbers: an error of each, not as many runs of one rank."""
     script = "srun -n 2 singularity exec --cleanenv $SIF conda-python-distributed show.py"
     result = training.run(script, check=False)
     assert result.returncode == 1 and result.stdout == ""

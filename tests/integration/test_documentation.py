@@ -34,7 +34,7 @@ def test_the_commands_of_the_readme(clone):
     """
     S003-24, S002-72 (in part): every command of the README works, in the order given; its module can be shared.
 
-    Issue 50: none of them prints a warning.
+    None of them prints a warning.
     """
     use, demo, catalog = blocks("README.md")
     # the fixture has run it
@@ -58,7 +58,7 @@ def test_the_commands_of_the_readme(clone):
 
 @pytest.mark.nightly
 def test_the_quick_start_for_users(clone):
-    """Issue 25, point 2: the commands of the page."""
+    """The commands of the page work."""
     output = run("source .demo/env.sh\n" + "".join(blocks("docs/for-users.md")), clone)
     assert "pytorch-lightning" in output
     assert output.rstrip().endswith("2.13.0+cpu")
@@ -67,7 +67,7 @@ def test_the_quick_start_for_users(clone):
 
 @pytest.mark.nightly
 def test_the_other_quick_starts(clone):
-    """Issue 25, point 2: the commands of both, each page in a shell of its own."""
+    """The commands of both pages work, each page in a shell of its own."""
     output = run("source .demo/env.sh\n" + "".join(blocks("docs/for-administrators.md")), clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
     assert (clone / "pages/index.html").is_file()

@@ -180,7 +180,7 @@ def test_one_typed_word_answers(browser, pages):
     assert len(found) < len(everything)
     address = browser.current_url
     type_words(browser, "nothing has this")
-    # docs A4: what a record doesn't have may be in the image
+    # what a record doesn't have may be in the image
     assert browser.find_element(By.ID, "unknown").text.startswith("No container is known to have nothing, ")
     type_words(browser, "einops")
     assert browser.find_element(By.ID, "unknown").text == (
@@ -197,7 +197,7 @@ def test_one_typed_word_answers(browser, pages):
     # a text that isn't a version doesn't take long
     type_words(browser, f"vllm>={'1' * 40}x")
     assert shown(browser) == set()
-    # docs A2: a version that isn't recorded, and the package of a software in containers of another name
+    # a version that isn't recorded, and the package of a software in containers of another name
     for word, wanted in (("vllm>=0.8", "vllm>=0.8"), ("pytorch>=2.10", "pytorch>=2.10")):
         type_words(browser, word)
         sure, unsure = selection.having(lumi, [selection.parse_requirement(wanted)])
@@ -361,7 +361,7 @@ def test_texts_are_no_markup(browser, pages):
 
 
 def test_files_of_persons_stay(tmp_path, pages):
-    """N2, C-04: what a person has put there or changed is neither overwritten nor removed without --overwrite."""
+    """C-04: what a person has put there or changed is neither overwritten nor removed without --overwrite."""
     other = tmp_path / "web"
     other.mkdir()
     (other / "index.html").write_text("ours")

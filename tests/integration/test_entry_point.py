@@ -75,7 +75,7 @@ def shown(site, script, **environment):
 
 
 def test_every_way_has_the_entry_points_variables(entered):
-    """lumi B11, L-03: `singularity run`, wrapper, start-shell, run scripts: the same variables, also the rank's."""
+    """L-03: `singularity run`, wrapper, start-shell, run scripts: the same variables, also the rank's."""
     rank = {"SLURM_NNODES": "1", "ROCR_USE_SLURM_LOCALID": "1", "SLURM_LOCALID": "5"}
     wanted = {"FI_HMEM_DISABLE_P2P": "1", "ROCR_VISIBLE_DEVICES": "5"}
     found = shown(entered, "\n".join(WAYS.values()), **rank)
@@ -99,7 +99,7 @@ def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered):
 
 
 def test_arguments_pass_through_the_entry_point(entered):
-    """lumi B11, S002-24: arguments are unchanged, and so is the environment after unloading."""
+    """S002-24: arguments are unchanged, and so is the environment after unloading."""
     arguments = ["a  b", "$HOME `id`", "'\"\\", ""]
     script = 'module load Example/1.0; set -- "$@"; printf \'[%s]\' "$@"; module unload Example; env'
     prelude = f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n"
@@ -110,7 +110,7 @@ def test_arguments_pass_through_the_entry_point(entered):
 
 @pytest.mark.parametrize("line", ["echo no", 'eval "exec $*"'])
 def test_an_entry_point_that_changes_arguments_is_refused(site, line):
-    """lumi B11: entry points that ignore arguments, or let a shell read them as the runtime's for OCI images does."""
+    """Entry points that ignore arguments, or let a shell read them as the runtime's for OCI images does."""
     path = write_program(site.prefix / "oci.sh", f"#!/bin/sh\n{line}\n")
     easyconfig = site.easyconfig(
         f"sources = ['example.sif']\nbinds = ['{path}:/opt/oci-entrypoint.sh']\ninit = 'conda-injected'\n"

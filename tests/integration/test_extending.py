@@ -83,12 +83,12 @@ def test_what_can_not_be_imported(place, site, tmp_path):
     # on purpose
     result = place("-r", "bad.txt", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)
     assert "(but see the warning above)" in result.stderr and "torchvision 0.28 was built for" in result.stderr
-    # student 16: what was typed is no remedy
+    # what was typed is no remedy
     assert "nevertheless" not in result.stderr
     said = " ".join(site.run(["ebsif", "doctor", "--installed", site.prefix / "eb"], check=False).stdout.split())
     assert "tower in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
     assert "Take the build for it: ebsif extend mine --add '--extra-index-url " in said
-    # student 3: the command that was printed, with the index of these wheels
+    # the command that was printed, with the index of these wheels
     make_wheel(tmp_path, "torchvision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
     (site.work / "bad.txt").write_text("torch\ntower\ntorchvision==0.28\n")
     result = site.run(shlex.split(way[1]), check=False, **wheel_settings(tmp_path))
@@ -156,7 +156,7 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
 
 
 def test_an_easyconfig_that_eb_is_installing(place, site):
-    """N1: it isn't replaced: eb reads it again at the end, and the module would have other packages than it says."""
+    """An easyconfig in use isn't replaced: eb reads it again at the end, and the module would have other packages."""
     place("-r", "requirements.txt", "-o", ".")
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     text = path.read_text()
@@ -171,7 +171,7 @@ def test_an_easyconfig_that_eb_is_installing(place, site):
 
 
 def test_checking_before_installing(place, site, wheels, base_image):
-    """Use D8, E-11, C-04: packages to add, and in the image; what to do about conflicts; nothing is left of a check."""
+    """E-11, C-04: packages to add, and in the image; what to do about conflicts; nothing is left of a check."""
     before = set(site.temporary.iterdir())
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
@@ -182,7 +182,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
-        # use D8: found where EasyBuild finds it
+        # found where EasyBuild finds it
         result = place("-r", "bad.txt", "--check", *more, status=1)
         said = result.stdout
     finally:
@@ -201,7 +201,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
 
 
 def test_a_check_reads_stages_like_an_installation(site, tmp_path):
-    """Use D8, defects D1, A3: stages in each form, local wheels, permitted replacements; the installed image."""
+    """Stages in each form, local wheels and permitted replacements extend the installed image."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Base.yaml").write_text(CATALOG)

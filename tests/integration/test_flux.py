@@ -103,7 +103,7 @@ def job(tmp_path):
 
 
 def test_the_scripts(job):
-    """House 2.6: Flux directives in one block, a time in Flux's format, one rank per GPU."""
+    """Flux directives in one block, a time in Flux's format, one rank per GPU."""
     text = job("M/1", "--nodes", "2", "--account", "bank", "--", "train.py")
     # flux batch reads directives up to the first other line (RFC 36)
     (block,) = re.findall(r"(?:^#flux: .*\n)+", text, re.MULTILINE)
@@ -148,7 +148,7 @@ def run(tmp_path, base_image):
 
 @pytest.mark.nightly
 def test_the_ranks(job, run, tmp_path):
-    """House 2.6: each rank knows its number and the master, which is the job's first host."""
+    """Each rank knows its number and the master, which is the job's first host."""
     (tmp_path / "show.py").write_text(SHOW)
     text = job("M/1", "--nodes", "2", "--", "show.py")
     result = run(text)

@@ -31,7 +31,7 @@ def codes(mark):
 
 @pytest.mark.parametrize("tool", ["Lmod-Lua", "Lmod-Tcl"])
 def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
-    """P-06, security 2: names and versions in an image or a wheel aren't run when the module is loaded or shown."""
+    """P-06: names and versions in an image or a wheel aren't run when the module is loaded or shown."""
     site = example_site(tmp_path, base_image, tool)
     mark = tmp_path / "mark"
     evil = tmp_path / "evil"
@@ -67,7 +67,7 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
 
 @pytest.mark.parametrize("program", ["exec yes", "echo '{}'", r"printf 'ok \033]0;PWNED\007\n' >&2; exit 1"])
 def test_an_image_whose_python_is_hostile(tmp_path, base_image, program):
-    """Security 8: endless output, another description and terminal sequences: eb refuses the image and stays alive."""
+    """Endless output, another description and terminal sequences: eb refuses the image and stays alive."""
     site = example_site(tmp_path, base_image)
     python = write_program(tmp_path / "python3", f"#!/bin/sh\n{program}\n")
     path = site.easyconfig("sources = ['example.sif']\nrequirements = ['x']\n")
@@ -79,7 +79,7 @@ def test_an_image_whose_python_is_hostile(tmp_path, base_image, program):
 
 
 def test_programs_of_a_wheel_with_names_of_commands(tmp_path, base_image):
-    """Security 8: they don't hide the host's, which is said; those in 'wrappers' do."""
+    """Programs of a wheel don't hide the host's, which is said; programs in 'wrappers' do."""
     site = example_site(tmp_path, base_image)
     wheels = tmp_path / "wheels"
     wheels.mkdir()

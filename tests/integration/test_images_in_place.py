@@ -97,7 +97,7 @@ def test_the_page_and_its_workflow(center, small_image):
 
 
 def test_an_image_that_was_moved(center, small_image):
-    """hunt U1.3: module and doctor say what to correct in the easyconfig; a rebuild alone would look where it was."""
+    """Module and doctor say what to correct in the easyconfig; a rebuild alone would look where it was."""
     path = put(center, small_image, "alpha-1.0")
     easyconfig = center.easyconfig(
         f"easyblock = 'ContainerInstall'\nsources = ['{path.name}']\n"

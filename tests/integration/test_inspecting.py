@@ -42,7 +42,7 @@ def image(small_image, tmp_path_factory):
 
 
 def test_metadata_of_an_image(image, capsys):
-    """Admin 3 (d), (e), (f), (h): no bash, entry point, labels, Conda environments, signers; 61, point 7: release."""
+    """`show` lists what an image lacks, its entry point, labels, Conda environments, signers and release."""
     plain, signed, fingerprint = image
     assert cli.main(["show", str(signed), "--no-checksum"]) == 0
     text = capsys.readouterr().out

@@ -81,7 +81,7 @@ def test_an_installation_starts_the_container_rarely(installed_once):
 
 
 def test_an_installation_has_few_files(installed_once):
-    """Issue 46: at most 60 files besides image and user software; the record has the version of ebsif."""
+    """There are at most 60 files besides image and user software; the record has the version of ebsif."""
     root = installed_once.root(installed_once.SQUASHED)
     names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or path.is_file()]
     counted = [name for name in names if not name.startswith("user-software") and not name.endswith(".sif")]
@@ -109,7 +109,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     """
     S000-14: pip is `python -m pip` of the venv, after a check of where it installs.
 
-    Issue 20: it is the image's, not a copy, and so no package of the venv.
+    The pip in use is the image's, not a copy, and so no package of the venv.
     """
     root = installed_once.root(installed_once.SQUASHED)
     log = log_of(root)
@@ -158,7 +158,7 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels, tmp_path):
         PATH=f"{tmp_path}:{os.environ['PATH']}",
         **wheel_settings(wheels),
     ).stdout
-    # wing 4: the trace of eb shows what runs, but not the programs around it, and not every file of ours
+    # the trace of eb shows what runs, but not the programs around it, and not every file of ours
     assert "running command:\n\tpip install --no-compile -r requirements.txt -c constraints.txt" in said
     assert "apptainer" not in said and "status=" not in said
     assert len(re.findall("^  >> .*", said.partition("== sanity checking")[2].partition("\n==")[0], re.MULTILINE)) <= 7
@@ -196,7 +196,7 @@ def test_a_failing_command_in_the_container_fails_eb(site, wheels):
     assert result.returncode == 16  # the build step, see easybuild.tools.build_log.EasyBuildExit
     assert "No matching distribution found for no-such-package" in result.stdout + result.stderr
     assert not list(site.modules.rglob("1.0.lua"))
-    # student 2b: what fills a home directory is gone, the output of pip stays
+    # what fills a home directory is gone, the output of pip stays
     folder = site.prefix / "eb/build/Example/1.0/system-system"
     assert {path.name for path in folder.iterdir()} <= {"stages", "image-databases"}
     assert "No matching distribution" in next(folder.glob("stages/*/pip.log")).read_text()
@@ -334,7 +334,7 @@ def test_module_only_and_sanity_check_only(site):
 
 @pytest.mark.parametrize("tool", ["Lmod-Lua", pytest.param("EnvironmentModules-Tcl", marks=pytest.mark.nightly)])
 def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
-    """defects W3: if eb --module-only fails, the module works as before; the next one that succeeds is complete."""
+    """If `eb --module-only` fails, the module works as before; the next one that succeeds is complete."""
     site = example_site(tmp_path, small_image("busybox"), tool)
     text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
     site.eb(site.easyconfig(text))
@@ -387,7 +387,7 @@ def test_the_version_that_was_an_alias(site, small_image, option):
 
 
 def test_whose_an_alias_is(site, small_image):
-    """N-05 (docs A1), B2: eb refuses that of another module, unless it replaces that; the newest of a name has it."""
+    """N-05: eb refuses that of another module, unless it replaces that; the newest of a name has it."""
     (site.sources / "x.sif").symlink_to(small_image("busybox"))
     text = "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = {}\n"
 
@@ -412,7 +412,7 @@ def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
     """
     G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix.
 
-    H24: others can't write to a module, either.
+    Others can't write to a module, either.
     """
     (site.sources / "x.sif").symlink_to(small_image("busybox"))
     easyconfig = site.easyconfig(
@@ -493,7 +493,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     site.run([*command, include])
     assert "ok" in site.bash("module load Example/1.0 && start-shell -c 'echo ok'").stdout
 
-    # house 2.1: the checkout takes precedence over an installed copy, the sub-package included
+    # the checkout takes precedence over an installed copy, the sub-package included
     copy = ["cp", "-r", *(EASYBLOCKS / "generic").glob("container*"), generic]
     subprocess.run([str(word) for word in copy], check=True)
     copied = [path for path in generic.rglob("container*/**/*.py") if "files" not in path.parts]
@@ -532,7 +532,7 @@ def test_what_is_refused(site, base_image):
 
 
 def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
-    """House 2.8, G-10, defects B1: an eb with EasyBuild and the easyblocks only installs."""
+    """G-10: an eb with EasyBuild and the easyblocks only installs."""
     packages = next(Path(sys.prefix).glob("lib/python3*/site-packages"))
     programs, library = tmp_path / "layout/bin", tmp_path / "layout/lib"
     programs.mkdir(parents=True)

@@ -406,7 +406,7 @@ def test_in_a_new_shell(jobs):
 
 
 def test_options_of_the_scheduler(jobs):
-    """Issue 23, point 4: Slurm gets arrays, mail and other options; each member has its log, record and status."""
+    """Slurm gets arrays, mail and other options; each member has its log, record and status."""
     (jobs.folder / "member.py").write_text(
         "import os, sys\nprint('member', os.environ['SLURM_ARRAY_TASK_ID'])\n"
         "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n"

@@ -132,7 +132,7 @@ def place(tmp_path_factory, small_image):
 
 @pytest.mark.parametrize("module", VERSIONS)
 def test_the_image_is_one_of_the_ai_factory(place, module):
-    """Issue 19, point 3: the properties of these images that the tests rely on."""
+    """The properties of these images that the tests rely on."""
     version = module.split("/")[1][:4]
     script = f"""
         singularity exec $SIF cat /.sbom.json
@@ -153,7 +153,7 @@ def test_the_image_is_one_of_the_ai_factory(place, module):
 
 @pytest.mark.parametrize("module", VERSIONS)
 def test_every_way_has_the_same_environment(place, module):
-    """L-03, lumi B11: run, exec, shell, wrapper, start-shell, run script; in a job all but exec and shell."""
+    """L-03: run, exec, shell, wrapper, start-shell, run script; in a job all but exec and shell."""
     script = "\n".join(WAYS.values())
     found = dict(zip(WAYS, place.shown(module, script)))
     wanted = found["singularity exec"]
@@ -173,7 +173,7 @@ def different(one, other):
 
 
 def test_programs_see_additions_and_the_image(place):
-    """Issue 19, point 3, G-01: user software precedes the image's PYTHONPATH; programs of both use the venv."""
+    """G-01: user software precedes the image's PYTHONPATH; programs of both use the venv."""
     wanted = (
         f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
         f"{VENV}/lib/python3.13/site-packages/tuning.py"
@@ -192,9 +192,9 @@ def test_programs_see_additions_and_the_image(place):
 @pytest.mark.nightly
 def test_packages_by_hand_packed_and_unpacked(place):
     """
-    Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch.
+    pip's wrapper, make-squashfs and unmake-squashfs work with the image that has torch.
 
-    Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0); the command says why.
+    `pip install --user` fails, however pip is called and old as it is (23.0); the command says why.
     """
     script = f"""
         for way in pip 'singularity exec $SIF python -I -m pip'; do
@@ -215,7 +215,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
 
 @pytest.mark.nightly
 def test_an_environment_of_python_3_13(place, tmp_path):
-    """Issue 19, point 3: make-venv: activation scripts as written since Python 3.12; deactivation undoes everything."""
+    """make-venv copes with activation scripts as written since Python 3.12; deactivation undoes everything."""
     env = tmp_path / "my env"
     shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
     script = f"""
@@ -407,7 +407,7 @@ def guide(place, cluster, small_image):
 
 @pytest.mark.nightly
 def test_the_scripts_of_the_guide(guide):
-    """L-09, issue 19, points 3, 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
+    """L-09: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     own = {path.stem for path in GUIDE.glob("*.sh")}
     # which its page writes
     assert {*SUBMITTED} == own | {"10-inference"}
@@ -463,7 +463,7 @@ def test_the_guides_job_scripts_set_nothing_by_hand():
 
 @pytest.mark.nightly
 def test_advice_for_users_of_the_older_modules(place, tmp_path):
-    """Lumi, section 5: statements in docs/lumi/README.md for users of the older modules are true."""
+    """Statements in docs/lumi/README.md for users of the older modules are true."""
     (tmp_path / "mine.py").write_text("")
     (place.site.home / ".bashrc").write_text("export FROM_BASHRC=1\n")
     script = f"""

@@ -21,7 +21,7 @@ def reported(output):
 @pytest.mark.parametrize("program", ["show.py", pytest.param("all_reduce.py", marks=pytest.mark.nightly)])
 def test_torchrun_starts_the_ranks_of_each_node(training, program):
     """
-    use D12.6, S002-64, T-08, T-14: srun starts torchrun once per node, which starts the ranks there.
+    S002-64, T-08, T-14: srun starts torchrun once per node, which starts the ranks there.
 
     Only the ranks report, each with its node and the CPUs to which it is bound.
     """
@@ -81,7 +81,7 @@ def test_accelerate_on_two_nodes(training):
 
 
 def test_two_runs_of_mpiexec_without_a_scheduler(training):
-    """S002-63, F-08 (H9): two runs of Hydra at once on this machine, outside jobs, use different ports."""
+    """S002-63, F-08: two runs of Hydra at once on this machine, outside jobs, use different ports."""
     start = "timeout 60 mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py"
     assert met(training.run(f"{start} one two & {start} two one && wait $!").stdout) == ["one-0 one-1", "two-0 two-1"]
 
@@ -93,7 +93,7 @@ IN_A_JOB = (
 
 
 def test_mpiexec_in_a_slurm_job(training):
-    """F-08 (H3): Hydra starts its processes with srun, whose variables the ranks inherit: Hydra's numbers count."""
+    """F-08: Hydra starts its processes with srun, whose variables the ranks inherit: Hydra's numbers count."""
     ranks = shown(training.run(f"export MASTER_ADDR={NODES[0]}; {IN_A_JOB}").stdout)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "SLURMD_NODENAME")
     assert [tuple(one[name] for name in names) for one in ranks] == [
@@ -103,7 +103,7 @@ def test_mpiexec_in_a_slurm_job(training):
 
 
 def test_what_mpiexec_does_not_tell_is_an_error(training):
-    """F-08 (H3): every rank says what to set if the node of rank 0 or the launcher is unknown; nothing is guessed."""
+    """F-08: every rank says what to set if the node of rank 0 or the launcher is unknown; nothing is guessed."""
     result = training.run(IN_A_JOB, check=False)
     assert result.returncode != 0
     said = r"rank (\d): can't determine the first host for MASTER_ADDR: PMI has no list of nodes: set"
@@ -114,7 +114,7 @@ def test_what_mpiexec_does_not_tell_is_an_error(training):
 
 
 def test_srun_in_mpiexec(training):
-    """F-08 (H3): srun inside of Hydra, whose variables are inherited: Slurm's numbers count."""
+    """F-08: srun inside of Hydra, whose variables are inherited: Slurm's numbers count."""
     output = training.run(
         "salloc -Q -N1 -n2 mpiexec.hydra -n 1 srun -n2 --overlap singularity exec $SIF conda-python-distributed show.py"
     ).stdout
@@ -122,7 +122,7 @@ def test_srun_in_mpiexec(training):
 
 
 def test_torchrun_through_its_wrapper(training):
-    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper, with user software."""
+    """G-01: torchrun, a program of the image, starts its processes through the wrapper, with user software."""
     (training.site.work / "see.py").write_text(
         "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n"
     )

@@ -89,7 +89,7 @@ def everything(folder):
 
 @pytest.mark.nightly
 def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
-    """easybuild D2: in a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
+    """In a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin/python"
@@ -135,7 +135,7 @@ def lines_about(word, text):
 
 @pytest.mark.nightly
 def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
-    """easybuild D2: EasyBuild and ebsif as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
+    """EasyBuild and ebsif as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
     programs = tmp_path / "programs"
     programs.mkdir()
     # a Python that has neither installed
@@ -258,7 +258,7 @@ LISTS = "EASYBUILD_ROBOT_PATHS EASYBUILD_INCLUDE_EASYBLOCKS PYTHONPATH"
 @pytest.mark.nightly
 def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_wheels, tmp_path):
     """
-    W-07, F-03, F-05 (lumi A3, A4, A7, A8): the module works with an eb that overwrites PYTHONPATH, and with others.
+    W-07, F-03, F-05: the module works with an eb that overwrites PYTHONPATH, and with others.
 
     It extends the lists of the site. Removing it leaves nothing.
     """

@@ -71,7 +71,6 @@ class Several:
             "Copied/1.0": f"{PLAIN}image_dirs = ['{self.folder}/central']\n",
             "Own/1.0": f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
             f"binds = ['?{self.folder}/a b:/mnt']\n{own}",
-            # defects B14
             "Manual/1.0": f"{TEXT.replace('conda-injected', 'conda-manual')}{stay}"
             "warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
             "image_packages = {'python': '3.11'}\nwrappers = ['python']\n",
@@ -122,7 +121,7 @@ def several_once(sites):
 
 
 def test_the_image_of_the_site(several, base_image):
-    """S002-17 (in part), lumi B12: image = 'central': no copy; the first directory with the image is used and named."""
+    """S002-17 (in part): image = 'central': no copy; the first directory with the image is used and named."""
     folder = several.folder
     root = several.root("Central")
     assert not list(root.glob("*.sif"))
@@ -175,7 +174,7 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     (folder / "none").mkdir()
     (folder / "none/now").touch()
     assert bash("module load Bound/2.0 && singularity exec $SIF ls /srv").stdout == "now\n"
-    file.mkdir()  # defects C7
+    file.mkdir()
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
     file.rmdir()
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
@@ -209,7 +208,7 @@ def test_a_users_own_user_software(several, tmp_path):
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
     assert squashfs.read_bytes() == content
     assert not (squashfs.parent / "user-software").exists()
-    # unusable values are reported (defects C2, use D10)
+    # unusable values are reported
     odd = [tmp_path / name for name in ("a, b", "a\nb")]
     for path in odd:
         path.mkdir()
@@ -292,7 +291,7 @@ def test_other_modules(several):
 
 def test_the_help_text(several):
     """
-    S002-18, S002-55, S000-12, docs F3: image, commands, variables, support level; `$WITH_CONDA` in single quotes.
+    S002-18, S002-55, S000-12: image, commands, variables, support level; `$WITH_CONDA` in single quotes.
 
     The packages that were checked are in the description, which `module keyword` searches.
     """
@@ -331,7 +330,7 @@ def test_definition_files(several_once):
 
 
 def test_the_equivalent_command(several_once):
-    """S002-13, use D12.12: `ebsif interpreter --command` prints the equivalent command, loaded or not."""
+    """S002-13: `ebsif interpreter --command` prints the equivalent command, loaded or not."""
     site = several_once.site
     script = f"export MODULEPATH='{site.modules}'; ebsif interpreter --command Own/1.0"
     line = site.bash(script).stdout.strip()
@@ -556,7 +555,7 @@ def test_what_persons_have_set(pair, data):
 
 
 def test_variables_of_the_easyconfig(pair):
-    """D1, D2, H-02: 'pushenv' gives the person's value back; with-module sets what `module load` sets."""
+    """H-02: 'pushenv' gives the person's value back; with-module sets what `module load` sets."""
     root = f"{pair.site.prefix}/eb/software/One/1.0"
     said = pair.site.bash(f"""
         export PUSHED=mine BEFORE=/x AFTER=/y
@@ -629,7 +628,7 @@ def test_the_environment_without_a_modules_tool(pair, cases):
 
 
 def test_one_container_at_a_time(pair):
-    """G-08, lumi B6: a job that inherits another container module never uses it silently: it's refused or replaced."""
+    """G-08: a job that inherits another container module never uses it silently: it's refused or replaced."""
     # a job: a separate shell that inherits the environment
     (pair.site.work / "job").write_text(f"{pair.site.tool.init}\nmodule load $1\necho $?\necho $CONTAINERROOT\n")
     job = "bash --noprofile --norc job "
@@ -652,7 +651,7 @@ def test_one_container_at_a_time(pair):
 
 
 def test_a_module_that_the_modules_tool_has_lost(pair):
-    """Defects C4: leftover variables of a module that isn't loaded prevent no load."""
+    """Leftover variables of a module that isn't loaded prevent no load."""
     leftover = {
         "CONTAINERROOT": "/gone",
         "EBSIF_LOADED_MODULE": "Gone/1.0",
@@ -693,7 +692,7 @@ def test_values_for_the_container_are_not_evaluated(pair):
 
 
 def test_the_users_settings_apply_in_the_container(pair, tmp_path):
-    """G-07, H20, defects B10, C1, C5: binds and search paths by either prefix, a device, no message of the runtime."""
+    """G-07: binds and search paths by either prefix, a device, no message of the runtime."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

@@ -107,7 +107,7 @@ def test_the_record(fact, containers):
     inside.update(torch=inside.get("pytorch"), python_mm=container.python)
     for name, version in fact["components"].items():
         if name == "rocm" and "-noRocm-" in fact["versionsuffix"]:
-            # docs A13: the recipe has the version as a variable, but doesn't install it into this image
+            # the recipe has the version as a variable, but doesn't install it into this image
             assert name not in inside
         elif name not in NO_PACKAGES:
             key = PACKAGES.get(name.lower(), name if name == "python_mm" else canonicalize_name(name))
@@ -173,7 +173,7 @@ def check_variables(fact, container, environment, root):
             found = at_start.get(bare) or environment[f"APPTAINERENV_{bare}"]
             assert bare in at_start or environment[name] == found
             if bare == "PREPEND_PATH":
-                # plus the programs of a SquashFS file that a user mounts at /user-software (lumi B10)
+                # plus the programs of a SquashFS file that a user mounts at /user-software
                 paths = [path for path in found.split(":") if path != "/user-software/bin"]
                 assert paths == [part for part in wanted.split(":") if part]
             elif bare.startswith("WITH_"):
@@ -240,7 +240,7 @@ GENERATIONS = {
 @pytest.mark.nightly
 def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     """
-    Issue 19, point 8, S002-51: installed from an image where LUMI has it, and used; only the software is a stand-in.
+    S002-51: installed from an image where LUMI has it, and used; only the software is a stand-in.
 
     L-12, F-11: the packages of one image are those of its record; Python never is, so eb is told to go on.
     """
@@ -275,7 +275,6 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
         f"echo '{name}:'; (module load {name} && {way.format('where.py')})\n" for name, way in GENERATIONS.items()
     )
     found = dict(part.split(":\n") for part in re.split(r"(?m)^(?=\w+/)", place.bash(script, **settings).stdout)[1:])
-    # issue 45 (lumi A6)
     newest = next(name for name in GENERATIONS if "2.7.1" in name)
     typed = f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'"
     aiter = place.bash(typed, **settings, SLURM_JOB_ID="7", SLURM_STEP_ID="2", EBSIF_NODE_LOCAL=place.work).stdout
@@ -358,7 +357,7 @@ EXCEPTIONS = [
 
 def test_nothing_of_the_recipes_is_lost(containers):
     """
-    Issue 45, point 8: versions, keywords, links and advice in the texts of LUMI's recipes are in the catalog.
+    Versions, keywords, links and advice in the texts of LUMI's recipes are in the catalog.
 
     Facts of variables, binds, scripts and images are in the tests above. The data are those of the recipes' #DOC lines,
     descriptions, `whatis` and `docurls` (LUMI-EasyBuild-containers, commit af6fb1c).
@@ -397,7 +396,7 @@ def lost(facts, container):
 
 
 def test_aiter(containers):
-    """Issue 45 (lumi A6): the cache of AITER and the advice on its compilers, only in the image that has it."""
+    """The cache of AITER and the advice on its compilers, only in the image that has it."""
     having = [one for one in containers.values() if "AITER_JIT_DIR" in one.caches]
     assert [one.module for one in having] == ["PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827"]
     assert having == [one for one in containers.values() if selection.has_keyword(one, Requirement("aiter"))]
@@ -407,7 +406,7 @@ def test_aiter(containers):
 
 
 def test_who_supports_what(containers):
-    """Issue 45, point 8, S002-18: the support team, or the AI Factory, to whose images it sends people."""
+    """S002-18: the support team, or the AI Factory, to whose images it sends people."""
     factory = {one.name for one in containers.values() if "AI Factory" in (one.support or "")}
     assert factory == {"lumi-multitorch"}
     values = [easyconfig.parameters(one)["support_level"] for one in containers.values() if one.name == "PyTorch"]

@@ -32,7 +32,7 @@ def pages(tmp_path_factory):
 
 @pytest.mark.nightly
 def test_every_page_on_a_phone(browser, pages):
-    """W-02 for the manual: no page is wider than a phone, commands are read whole (docs E2), there are no errors."""
+    """W-02 for the manual: no page is wider than a phone, commands are read whole, there are no errors."""
     browser.get_log("browser")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
     try:
@@ -53,7 +53,7 @@ def test_every_page_on_a_phone(browser, pages):
 
 @pytest.mark.nightly
 def test_the_menu_leads_to_every_page(browser, pages):
-    """Issue 25, point 2: from the start page to a guide and to the reference by the menu, which marks the page."""
+    """The menu leads from the start page to a guide and to the reference, and marks the page."""
     browser.get((pages / "index.html").as_uri())
     for title in ("Quick start for users", "Commands", "Performance"):
         link = browser.execute_script(
@@ -85,10 +85,10 @@ def test_the_keyboard(browser, pages):
 
 @pytest.mark.nightly
 def test_the_search(browser, pages):
-    """Docs A7, E9: words lead to the sections that have them, with context; for a misspelled one, another."""
+    """Words lead to the sections that have them, with context; for a misspelled one, another."""
     browser.get((pages / "reference/commands/extend.html").as_uri())
     field = browser.find_element(By.CSS_SELECTOR, ".search-all input")
-    # docs E9: as on the pages of containers
+    # as on the pages of containers
     browser.find_element(By.TAG_NAME, "body").send_keys("/")
     assert browser.switch_to.active_element == field
     field.send_keys("virtual environment make-venv")
@@ -113,7 +113,7 @@ def test_the_search(browser, pages):
 
 @pytest.mark.nightly
 def test_lines_of_prose(browser, pages):
-    """Docs A7: a line of prose has about 75 characters, and head, text and foot are on one grid."""
+    """A line of prose has about 75 characters, and head, text and foot are on one grid."""
     browser.get((pages / "using.html").as_uri())
     widths = browser.execute_script("""
         return Array.from(document.querySelectorAll("main > p")).map(one => {
@@ -140,7 +140,7 @@ def lefts(browser):
 
 @pytest.mark.nightly
 def test_one_grid_on_a_phone(browser, pages):
-    """Docs C14: on a phone, head, search, text and foot begin at the same place."""
+    """On a phone, head, search, text and foot begin at the same place."""
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
     try:
         browser.get((pages / "using.html").as_uri())

@@ -76,7 +76,7 @@ def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
     assert output[0].startswith("/a,/")
     assert output[0].endswith("/share/ebsif/masks.squashfs:ro")
     assert {"APPTAINER_OVERLAY=/a", "SINGULARITY_OVERLAY=/a"} <= set(output)
-    # admin D4: an installation without a venv lists the image's packages, too, for comparisons, scanners and spider
+    # an installation without a venv lists the image's packages, too, for comparisons, scanners and spider
     assert "numpy" in {line.split("==")[0] for line in site.record()["image_packages"]}
     # 0b of the field: `module avail` doesn't show them
     if site.tool.syntax == "Lua":

@@ -96,7 +96,7 @@ def test_programs_that_mount_images(installations):
 
 
 def test_programs_that_others_mount_images_with(tmp_path):
-    """N5: signals end the same program as ever if something else than the container runtime has started it."""
+    """Signals end the same program as ever if something else than the container runtime has started it."""
     for name, text in (
         ("cat", (CONTAINER_FILES / "share/ebsif/mounter").read_text()),
         ("starter", '#!/bin/bash\n"$@"\nexit\n'),
@@ -220,7 +220,7 @@ def test_an_installation_without_its_variables(installed_once, tmp_path, name):
 
 
 def test_a_users_squashfs_at_user_software(installed_once, tmp_path):
-    """Lumi B10: as in LUMI's guide, a SquashFS file bound over /user-software, its bin on PATH before or after loading.
+    """A SquashFS file is bound over /user-software as in LUMI's guide, its bin on PATH before or after loading.
 
     User software is a directory, because Apptainer can't mount two SquashFS files in one place. With exec, because the
     tests' image has no runscript.
@@ -301,7 +301,7 @@ def test_packages_of_image_and_venv_are_listed(installed_once, command):
     lines = installed_once.output(installed_once.SQUASHED, command).splitlines()
     assert {"numpy", "greeting", "hello"} <= {line.split()[0] for line in lines}
     if command == "list-packages":
-        # docs F6: what `pip list` can't say
+        # what `pip list` can't say
         places = {line.split()[0]: " ".join(line.split()[2:]) for line in lines}
         assert (places["numpy"], places["hello"]) == ("image", "user software")
         # a reader that closes the pipe, such as head
@@ -319,7 +319,7 @@ def test_start_shell_initializes_with_arguments(installed_once):
 
 
 def test_start_shell_without_arguments_is_an_initialized_bash(installed_once):
-    """S002-21, issue 20 point 7: start-shell at a terminal: an initialized bash, whose prompt names the module."""
+    """S002-21: start-shell at a terminal: an initialized bash, whose prompt names the module."""
     site = installed_once.site
     # a user's rc file must not undo it
     (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
@@ -521,7 +521,7 @@ def test_a_missing_image_fails_the_load_only(installed):
     """
     result = installed.site.bash(script)
     assert "failed" not in result.stdout
-    # H5: also if there is a link to nothing
+    # also if there is a link to nothing
     assert result.stdout.count("load ended with 1 SIF=unset") == 2
     assert f"{root}/example.sif" in result.stderr
     assert "removed" in result.stderr
@@ -539,7 +539,7 @@ def test_what_module_show_prints(installed):
 
 
 def test_user_software_that_is_a_link(installed, tmp_path):
-    """H5: moved elsewhere for its quota, the directory is bound, not taken for a SquashFS file."""
+    """A directory that was moved elsewhere for its quota is bound, not taken for a SquashFS file."""
     root = installed.root(installed.WRITABLE)
     (root / "user-software").rename(tmp_path / "moved")
     (root / "user-software").symlink_to(tmp_path / "moved")
@@ -554,7 +554,7 @@ def test_user_software_that_is_a_link(installed, tmp_path):
 
 
 def test_loading_a_module_whose_environment_is_inherited(installed):
-    """H4: with-module runs a script that loads the module; unloading it leaves what with-module has set."""
+    """with-module runs a script that loads the module; unloading it leaves what with-module has set."""
     root = installed.root(installed.SQUASHED)
     use = f"module load {installed.SQUASHED} && singularity exec $SIF python -c 'print(6 * 7)'\n"
     (installed.site.work / "script").write_text(f"{installed.site.tool.init}\n{use}")
@@ -598,7 +598,7 @@ def test_nothing_is_added_to_standard_error(installed_once):
 
 
 def test_another_version_makes_room(installed):
-    """S8: with every modules tool, a module replaces a loaded one of its name, also one that a batch job inherits."""
+    """With every modules tool, a module replaces a loaded one of its name, also one that a batch job inherits."""
     one, two = installed.SQUASHED, installed.WRITABLE
     # a job: a separate shell that inherits the environment
     job, image = installed.site.work / "job", installed.root(two) / "example.sif"

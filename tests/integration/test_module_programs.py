@@ -117,7 +117,7 @@ def shown(path):
 
 @pytest.mark.parametrize("tool", EACH_TOOL)
 def test_all_programs_decide_the_same(tool, tmp_path):
-    """H-02, wing D5, W8: each case has the same result with and without the modules tool, and leaves nothing behind."""
+    """H-02: each case has the same result with and without the modules tool, and leaves nothing behind."""
     programs = Programs(tmp_path / "site", tool)
     results = tmp_path / "results"
     results.mkdir()

@@ -76,7 +76,7 @@ def test_an_extension_that_is_changed(person):
 
 
 def test_two_terminals(person):
-    """student 1, V-07: of two commands that change the same extension at the same time, one is told to start again."""
+    """V-07: of two commands that change the same extension at the same time, one is told to start again."""
     person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board==1.0", "--name", "race")
     (first,) = (person.site.prefix / "eb/software").glob("Example/*-race-*")
     said = person.in_shell("""

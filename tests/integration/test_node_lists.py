@@ -83,7 +83,7 @@ def test_a_malformed_list_is_an_error(wrong):
 
 @pytest.mark.parametrize("wrong", ["n[3-1]", "n-3-1[1-2,5-4]", "a-5-2,b[010-9]", "n[1-2]b[9-3]"])
 def test_a_range_that_ends_before_it_begins(wrong, cluster):
-    """S002-62, 57-h3: Slurm refuses it, too."""
+    """S002-62: Slurm refuses it, too."""
     assert first_hosts(SCONTROL, wrong, **cluster.environment) in ([], ["refused"])
     script = CONTAINER_FILES / "runscripts/get-master"
     result = attempt([script, wrong])
@@ -92,7 +92,7 @@ def test_a_range_that_ends_before_it_begins(wrong, cluster):
 
 
 def test_get_master_reads_a_host_file(tmp_path):
-    """S002-62, 57-h3.3: the first host of $PBS_NODEFILE or of a host file; empty, missing and odd ones are errors."""
+    """S002-62: the first host of $PBS_NODEFILE or of a host file; empty, missing and odd ones are errors."""
     script = CONTAINER_FILES / "runscripts/get-master"
 
     def get(text, *arguments, **variables):

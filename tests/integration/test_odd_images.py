@@ -36,7 +36,7 @@ def refused(site, path):
 
 
 def test_an_image_without_bash_and_python(place, tmp_path):
-    """S001-12, G-11, defects B6: only busybox: module, binds, wrappers and start-shell work; no venv is attempted."""
+    """S001-12, G-11: only busybox: module, binds, wrappers and start-shell work; no venv is attempted."""
     site = place("busybox")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "text").write_text("second\nfirst\n")
@@ -57,7 +57,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     output = site.bash("module load Example/1.0\nset -e\n" + script).stdout
     assert output == "first\nsecond\nname a  b example.sif\n</mnt/script><c  d><$e>\ntyped 2\n"
     assert site.bash("module load Example/1.0; start-shell -c 'exit 7'", check=False).returncode == 7
-    # issue 20 point 7: its prompt names the module too
+    # its prompt names the module too
     loaded = site.bash("module load Example/1.0 && env -0").stdout.split("\0")[:-1]
     environment = dict(entry.split("=", 1) for entry in loaded)
     status, output = at_terminal(root / "bin/start-shell", environment, site.work, ["exit 7"])
@@ -65,7 +65,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
 
 
 def test_an_image_without_a_shell(place, root_of_busybox, tmp_path):
-    """H16: images of one static program run with the runtime alone; it is said before anything is copied."""
+    """Images of one static program run with the runtime alone; it is said before anything is copied."""
     site = place("busybox")
     (tmp_path / "root").mkdir()
     shutil.copy(root_of_busybox / "bin/busybox", tmp_path / "root/hello")
@@ -78,7 +78,7 @@ def test_an_image_without_a_shell(place, root_of_busybox, tmp_path):
 
 @pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])
 def test_unsupported_features_without_bash_and_python(place, easyblock, text):
-    """G-11, defects B6, admin D10: a venv and scripts for Python are refused, with both reasons and the remedy."""
+    """G-11: a venv and scripts for Python are refused, with both reasons and the remedy."""
     site = place("busybox")
     said = refused(site, easyconfig(site, text, easyblock))
     assert "example.sif can't be installed like this: it has no bash" in said
@@ -96,7 +96,7 @@ def test_unsupported_features_without_bash_and_python(place, easyblock, text):
     ],
 )
 def test_a_conda_environment_that_the_image_lacks(site, easyblock, environment, missing):
-    """D0, H-05: it is refused, instead of a module with another Python; what is there is named."""
+    """H-05: the environment is refused, instead of a module with another Python; what is there is named."""
     text = f"init = 'conda-injected'\n{environment}image_packages = {{'python': '3.11'}}\n"
     said = " ".join(refused(site, easyconfig(site, text, easyblock)).split())
     assert f"no Conda environment /opt/miniconda3/envs/{missing} with Python, its python3 is /usr/bin/python3" in said
@@ -104,7 +104,7 @@ def test_a_conda_environment_that_the_image_lacks(site, easyblock, environment, 
 
 
 def test_an_incomplete_python(place, small_image):
-    """G-11, admin D9, D10: python3-minimal: no venv, for the reason given; its Python works as it is."""
+    """G-11: python3-minimal: no venv, for the reason given; its Python works as it is."""
     site = place("python-minimal")
     said = refused(site, easyconfig(site, "", "ContainerVenv"))
     assert "its Python is incomplete, the standard library lacks importlib.metadata, json, venv (Debian has" in said
@@ -127,7 +127,7 @@ def test_an_incomplete_python(place, small_image):
 
 
 def test_a_python_without_pip(place):
-    """G-11, admin (a): no pip and no ensurepip: refused with user software; without, its packages are listed."""
+    """G-11: no pip and no ensurepip: refused with user software; without, its packages are listed."""
     site = place("python-without-pip")
     said = refused(site, easyconfig(site, "requirements = ['byhand']\n", "ContainerVenv"))
     assert "its Python has no pip, and no ensurepip to install one (Debian has it in" in said
@@ -179,7 +179,7 @@ done
 
 
 def test_activation_restores_shell_options(installed_once, tmp_path):
-    """defects E4: options that activation changes are restored, without `local -`, which needs bash 4.4."""
+    """Options that activation changes are restored, without `local -`, which needs bash 4.4."""
     (tmp_path / "activate").write_text("false\n: $UNSET\nset -x +o pipefail\nreturn $STATUS\n")
     (tmp_path / "script").write_text(ACTIVATION.format(folder=tmp_path))
     run = f"singularity exec --bind {tmp_path} $SIF bash {tmp_path}/script"

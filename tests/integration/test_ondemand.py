@@ -92,7 +92,7 @@ def test_resources(module, tmp_path):
 
 
 def test_files_that_were_changed(module, tmp_path, capsys):
-    """N11, C-04: an app whose files were changed stays without --overwrite; another app's are replaced."""
+    """C-04: an app whose files were changed stays without --overwrite; another app's are replaced."""
     words = ["ood", module, "--site", "lumi", "-o", "app"]
     assert cli.main(words) == cli.main(words) == 0
     path = tmp_path / "app/form.yml.erb"

@@ -35,7 +35,7 @@ def users_directory():
 
 @pytest.mark.parametrize("module", [Installed.WRITABLE, Installed.SQUASHED])
 def test_a_users_own_user_software(installed_once, users_directory, wheels, module):
-    """G-05 (use D3, D10, lumi B5): it starts from another account's module, with either kind of user software."""
+    """G-05: one's own user software starts from another account's module, with either kind of user software."""
     root = installed_once.root(module)
     before = sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*"))
     site = installed_once.site
@@ -87,7 +87,7 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
 
 
 def test_closed_places_of_a_person(site):
-    """F-09 (N21): a configuration file, its directory or a home directory that can't be read stops no command."""
+    """F-09: a configuration file, its directory or a home directory that can't be read stops no command."""
     configuration = site.home / ".config/ebsif/config.yaml"
     configuration.parent.mkdir(parents=True, exist_ok=True)
     configuration.write_text("site: lumi\n")

@@ -104,7 +104,7 @@ NAMESPACES = [[], [shutil.which("unshare"), "--user", "--map-current-user", "--"
 
 @pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
 def test_directories_that_another_account_can_exchange(node, namespace):
-    """P-01, security 3: each part of the path belongs to root or the caller, who are alone with it or it is sticky."""
+    """P-01: each part of the path belongs to root or the caller, who are alone with it or it is sticky."""
 
     def is_used(place):
         assert staged(node, place).startswith(f"{place}/") == expected
@@ -135,7 +135,7 @@ def test_directories_that_another_account_can_exchange(node, namespace):
 
 @pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
 def test_project_storage(node, namespace):
-    """P-01, security 3, T-01: members of the project are trusted, and nobody else; what they have made is not used."""
+    """P-01, T-01: members of the project are trusted, and nobody else; what they have made is not used."""
 
     def is_used():
         found, said = node.run(uid=VICTIM, groups=[GROUP], before=namespace, PROJECT="p", USER="me")
@@ -258,7 +258,7 @@ def take_names(folder, link):
 
 @pytest.mark.usefixtures("configuration")
 def test_fetching_where_others_may_rename(monkeypatch, folder):
-    """P-02, security 4: a member of the group exchanges the directory of a fetch; no file of the account is written."""
+    """P-02: a member of the group exchanges the directory of a fetch; no file of the account is written."""
 
     def download(_source, made):
         time.sleep(0.5)
@@ -292,7 +292,7 @@ def look_for_set_user_id(folder, found):
 
 @pytest.mark.usefixtures("configuration")
 def test_user_software_of_somebody_else(monkeypatch, folder):
-    """P-04, security 1: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
+    """P-04: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
     # EasyBuild keeps output of programs there; root's directory would be in the way of other tests
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     found = multiprocessing.get_context("fork").SimpleQueue()
@@ -447,7 +447,7 @@ def fill(directory):
 
 @pytest.mark.parametrize("name", ["shared", "sticky"])
 def test_planted_links_are_not_followed(shared_place, name):
-    """P-08, security 7: nothing is written where a link of another account leads: new, there, or in a directory."""
+    """P-08: nothing is written where a link of another account leads: new, there, or in a directory."""
     place, mine = shared_place / name, shared_place / "mine"
     links = [place / one for one in ("new", "there", "folder", "back")]
     as_another(OTHER, plant, links, [mine / "new", mine / "there", mine, "../mine/new"])
@@ -482,7 +482,7 @@ def test_planted_links_are_not_followed(shared_place, name):
 
 
 def test_a_directory_that_is_exchanged_while_a_file_is_written(shared_place):
-    """P-08, security 7: the directory that was found is the one that is written to."""
+    """P-08: the directory that was found is the one that is written to."""
     place, mine = shared_place / "shared", shared_place / "mine"
     as_another(OTHER, plant, [place / "link"], [mine])
     as_another(OTHER, Path.mkdir, place / "folder", 0o777)

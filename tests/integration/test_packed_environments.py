@@ -7,7 +7,7 @@ from ebsif.packages import requirements, venv
 
 
 def test_an_environment_in_a_squashfs_file(tmp_path):
-    """Issue 19, point 6: it is read like the directory."""
+    """An environment in a SquashFS file is read like a directory."""
     for name in ("optuna-4.5.0", "broken-1.0"):
         (tmp_path / f"env/lib/python3.12/site-packages/{name}.dist-info").mkdir(parents=True)
     info = tmp_path / "env/lib/python3.12/site-packages/optuna-4.5.0.dist-info"
@@ -23,7 +23,7 @@ def test_an_environment_in_a_squashfs_file(tmp_path):
 
 
 def test_other_files(tmp_path):
-    """Issue 19, point 6: the error names the file."""
+    """The error names the file."""
     (tmp_path / "text").write_text("no SquashFS file\n")
     with pytest.raises(requirements.RequirementsError, match="text can't be read as a SquashFS file: "):
         venv.read(tmp_path / "text")

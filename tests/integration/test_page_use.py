@@ -103,7 +103,7 @@ def test_a_phone(browser, look):
 
 
 def test_a_row_for_each_container(browser, look):
-    """Issue 25, point 1: on a screen of 1280 pixels, a container has one line, and a command isn't broken."""
+    """On a screen of 1280 pixels, a container has one line, and a command isn't broken."""
     look("index.html", 1280, choice="#archived=yes")
     browser.execute_script("document.querySelectorAll('.earlier').forEach((one) => one.click())")
     heights = browser.execute_script(
@@ -111,7 +111,7 @@ def test_a_row_for_each_container(browser, look):
     )
     assert len(heights) > 80
     assert max(heights) < 50
-    # docs E2: a long command can be read as a whole on a phone, below its button
+    # a long command can be read as a whole on a phone, below its button
     look(CONTAINER, 390)
     for block in browser.find_elements(By.CSS_SELECTOR, "#use > pre"):
         width, room = browser.execute_script(
@@ -123,7 +123,7 @@ def test_a_row_for_each_container(browser, look):
 
 
 def test_lines_of_prose(browser, look):
-    """Docs A7 for the pages: on a wide screen, a line of prose has at most 105 characters."""
+    """On a wide screen, a line of prose has at most 105 characters."""
     for page in KINDS:
         look(page, 1400)
         longest = browser.execute_script("""
@@ -155,7 +155,7 @@ def test_names_and_headings(browser, look):
 
 def test_words_that_no_container_has(browser, look):
     """
-    Docs A6: a word that isn't known, perhaps mistyped, is never part of a command to copy.
+    A word that isn't known, perhaps mistyped, is never part of a command to copy.
 
     A similar name can be pressed, and who looks for CUDA at a site with AMD GPUs is told so.
     """
@@ -228,7 +228,7 @@ def commands_of(page):
 
 
 def test_copying(browser, look, pages):
-    """Issue 25, point 1: the buttons copy a command without what surrounds it, also where there is no clipboard."""
+    """The buttons copy a command without what surrounds it, also where there is no clipboard."""
     look(CONTAINER)
     empty_clipboard(browser)
     # the page says it for two seconds, which a busy machine may miss
@@ -247,7 +247,7 @@ def test_copying(browser, look, pages):
 
 
 def test_searching_packages(browser, look, pages):
-    """Issue 50, point 4: packages are in groups, those of the system folded; many of them can be searched."""
+    """Packages are in groups, those of the system folded; many of them can be searched."""
     profile = site.read("lumi")
     module = CONTAINER.removeprefix("lumi/").removesuffix(".html")
     record = Record(
@@ -306,7 +306,7 @@ def smaller(picture):
 
 
 def test_pictures(browser, look, tmp_path):
-    """Issue 25, point 1: pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
+    """Pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
     pictures = Path(os.environ.get("EBSIF_TEST_PICTURES", tmp_path))
     views = {"pages": ("index.html", 1240, False, "#q=vllm", 760), "pages-phone": (CONTAINER, 360, True, "", 680)}
     for name, view in views.items():

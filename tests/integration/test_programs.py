@@ -19,7 +19,7 @@ VENV = "/user-software/venv/mine"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, small_image, wheels):
-    """A site with a module of each kind; the build directory has a bracket in its path (defects B15)."""
+    """A site with a module of each kind; the build directory has a bracket in its path."""
     site = example_site(tmp_path_factory.mktemp("programs"), small_image("venv"))
     text = "sources = ['example.sif']\n"
     easyconfigs = [site.easyconfig(text + more, name=name) for name, more in KINDS.items()]
@@ -33,7 +33,7 @@ def place(tmp_path_factory, small_image, wheels):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_of_the_image_runs_the_venvs_python(kind, place):
-    """use D1, G-01: by exec, start-shell and wrapper, entry point and script, with child processes; S001-04."""
+    """G-01: by exec, start-shell and wrapper, entry point and script, with child processes; S001-04."""
     output = place.bash(f"""
         module load {kind}/1.0 || exit
         for program in tell tell-script; do
@@ -51,7 +51,7 @@ def test_programs_of_other_pythons_are_unchanged(place):
 
 
 def test_wrappers_for_all_programs(place):
-    """defects B11: wrappers = all: also programs of the image that run in the venv; no files that are no programs."""
+    """`wrappers = 'all'` includes programs of the image that run in the venv, but no files that aren't programs."""
     names = {path.name for path in (place.root("Venv/1.0") / "bin").iterdir()}
     assert {"tell", "tell-script", "python", "pip"} <= names
     assert not {"x.conf", "data", "tell-system", "activate"} & names

@@ -104,7 +104,7 @@ sanity_check_paths = {'files': ['number'], 'dirs': []}
 
 @pytest.mark.parametrize("hooks", [True, False])
 def test_the_proposed_hooks(tmp_path, hooks):
-    """Issue 63: with both patches, a failed reinstallation leaves the earlier module, if an easyblock asks for it."""
+    """With both patches, a failed reinstallation leaves the earlier module, if an easyblock asks for it."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     patched = tmp_path / "patched"
     (packages,) = Path(sys.prefix).glob("lib/python3*/site-packages")

@@ -27,7 +27,7 @@ def test_the_demo_shows_the_session(demo):
     """
     S001-05 (in part): every step prints what it does and how long it took; the session shows what it should.
 
-    Issue 50, point 4: a line for each step; package managers and installers print none.
+    There is a line for each step; package managers and installers print none.
     """
     output = demo.stdout + demo.stderr
     steps = re.findall(r"^==> (.*)$", output, re.MULTILINE)
@@ -128,7 +128,7 @@ def main():
 
 
 def test_launchers_in_a_users_environment(demo, tmp_path):
-    """use D2, G-02: in an active environment, torchrun and an installed launcher start its Python, also nested."""
+    """G-02: in an active environment, torchrun and an installed launcher start its Python, also nested."""
     make_wheel(tmp_path, "accelerate", module_text=LAUNCHER, scripts={"accelerate": "accelerate:main"})
     (tmp_path / "rank.py").write_text(
         "import os, sys, accelerate\n"

@@ -179,9 +179,9 @@ def test_an_image_with_other_versions(site):
 
 def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     """
-    L-01, lumi B4, L-12: eb finds the image where the record says; if told to continue, it installs another version.
+    L-01, L-12: eb finds the image where the record says; if told to continue, it installs another version.
 
-    lumi section 2: `module keyword flash-attention` finds it; its message is shown at load, its links are in the help.
+    `module keyword flash-attention` finds it; its message is shown at load, its links are in the help.
     """
     (container,) = [
         one
@@ -211,7 +211,6 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     result = site.eb(path, "--ignore-test-failure")
     said = " ".join((result.stdout + result.stderr).split())
     assert "has python 3.11.2, not python 3.12, no torch, not torch 2.10" in said
-    # student 16
     assert "nevertheless" not in said
     root = site.root(container.module)
     assert record_of(root)["image"]["source"] == str(image)

@@ -105,7 +105,7 @@ def test_what_is_written(catalog, tmp_path, capsys):
         {"name": "gpus", "access": ["--partition=gpus", "--qos=q", "--mem=480G"], "tasks": 8, "cpus": 7, "gpus": 8}
     ]
     assert main([*words, "--partition", "gpus"]) == 0
-    # N11, C-04
+    # C-04
     (tmp_path / "checks/settings.py").write_text("edited")
     assert main(words) == 3
     assert "(settings.py): choose another directory, or replace them with --overwrite" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_an_exact_repeat(original, index):
 
     shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
     path = original.easyconfig(TEXT + "requirements = {'lock': 'again.json'}\n", suffix="-again")
-    # eb changes a copy of the easyconfig in a temporary directory (defects E7, easybuild D7); the lock file is read
+    # eb changes a copy of the easyconfig in a temporary directory; the lock file is read
     # before anything is installed
     (original.prefix / "again.json").rename(original.sources / "again.json")
     tried = original.eb(path, "--try-amend=versionsuffix=-tried", "--stop=prepare", **wheel_settings(index))
@@ -107,7 +107,7 @@ def test_differences_stop_the_repetition(original, index):
 def test_a_wheelhouse(site, tmp_path):
     """S003-10: wheels are built once, in the image; later installations need neither index nor compiler."""
     index = make_index(tmp_path / "index")
-    # like mpi4py: the index has a wheel, but another one is wanted (defects B3)
+    # like mpi4py: the index has a wheel, but another one is wanted
     make_wheel(index, "kernels", module_text="built_with = 'nothing'\n")
     built = {
         "no_binary": ["kernels"],

@@ -164,10 +164,10 @@ def post_postproc_hook(self, *args, **kwargs):
 
 def test_written_paths_are_final(site, base_image):
     """
-    defects B4, C8 (easybuild D3, D5, D6, D10): commands, hooks and the module cache see the final paths.
+    Commands, hooks and the module cache see the final paths.
 
     The new installation's image has another name: afterwards the module uses it, and the old one is gone.
-    wing.md 2: no step reads a record twice.
+    No step reads a record twice.
     """
     root, log, hooks = site.root(), site.prefix / "log", site.prefix / "hooks.py"
     hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
@@ -208,7 +208,7 @@ def pre_install_hook(self, *args, **kwargs):
 
 
 def test_the_installed_image_is_the_verified_one(site, base_image):
-    """G-06 (defects A4, A11, lumi B8): it changes after its checksum was computed: refused, the earlier one stays."""
+    """G-06: an image that changes after its checksum was computed is refused, and the earlier one stays."""
     image = site.sources / "own.sif"
     shutil.copy(base_image, image)
     image.chmod(0o750)
@@ -228,7 +228,7 @@ def test_the_installed_image_is_the_verified_one(site, base_image):
 
 
 def test_where_directories_can_not_be_renamed(writable):
-    """easybuild D4, D8: a link stays a link; a mount point is refused as long as it isn't empty."""
+    """A link stays a link; a mount point is refused as long as it isn't empty."""
     site = writable
     easyconfig = site.easyconfig(WRITABLE)
     root = site.root(Installed.WRITABLE)
@@ -251,7 +251,7 @@ def test_where_directories_can_not_be_renamed(writable):
     assert result.returncode != 0
     assert f"{root} can't be renamed (Device or resource busy)" in result.stdout + result.stderr
     assert everything(site.prefix) == before
-    # defects A2: before anything is built
+    # before anything is built
     mount = 'mount --bind "$0" "$0"; exec "$@"'
     result = site.run([*OWN_MOUNTS, "bash", "-c", mount, root / "user-software", *command], check=False)
     assert result.returncode != 0
@@ -284,7 +284,6 @@ def test_additions_remain_in_use(request, wheels, name, text, times):
     results = site.eb_each(dict.fromkeys(times, text), "--rebuild", **wheel_settings(wheels))
     assert squashfs.read_bytes() == content
     assert not (root / "user-software").exists()
-    # lumi 6
     assert mine.read_text() == "mine"
     for result in results.values():
         assert result.returncode == 0, result.stdout
@@ -295,7 +294,7 @@ def test_additions_remain_in_use(request, wheels, name, text, times):
 
 
 def test_additions_to_a_module_of_an_earlier_version(writable, wheels):
-    """S002-44, hunt R1.5: they remain in use if ebsif was upgraded since, whose own files there are the new ones."""
+    """S002-44: additions remain in use if ebsif was upgraded since; its own files there are the new ones."""
     root = writable.root(Installed.WRITABLE)
     (hints,) = (root / "user-software").rglob("ebsif_pip_hints.py")
     now = hints.read_text()
@@ -330,8 +329,7 @@ def test_unsuitable_additions_are_set_aside(writable, wheels):
     site.bash(f"module load {Installed.WRITABLE} && unmake-squashfs")
     (root / "user-software/mine").write_text("mine")
     (root / "runscripts/get-master").write_text("mine")
-    # defects A5: the new one has no user software, so no command could restore it; lumi 6: changed scripts
-    # changed
+    # the new one has no user software, so no command could restore it; the script was changed
     result = site.eb(site.easyconfig(PLAIN.replace("-squashed", "-writable")), "--rebuild")
     directory, scripts = sorted(set(siblings(site)) - {name}, reverse=True)
     assert (root.parent / directory / "mine").read_text() == "mine"
@@ -354,7 +352,7 @@ def test_unchanged_files_are_not_kept(writable):
 
 
 def test_what_a_killed_attempt_has_left(writable):
-    """defects A5: killed while it was tested: the earlier one is put back, and changes in the new one are kept."""
+    """If eb is killed while it tests, the earlier installation is put back, and changes in the new one are kept."""
     root = writable.root(Installed.WRITABLE)
     subprocess.run(["cp", "-a", root, root.with_name(root.name + ".replaced")], check=True)
     (root / "user-software/mine").write_text("mine")
@@ -473,7 +471,7 @@ def test_somebody_with_a_recipe(replaced):
 @pytest.mark.parametrize("suffix", ["-packed", "-directory"])
 def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix):
     """
-    H2, L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are used as before.
+    L-08: the venv has the same path and Python: the user's packages and scripts are used as before.
 
     Programs in its bin are set aside, because they would come before the host's.
     """
@@ -496,7 +494,7 @@ def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix
 
 
 def test_unsuitable_additions_to_a_hand_written_installation(replaced):
-    """L-08, lumi 6: the venv has another path: additions are set aside, and the command printed restores them."""
+    """L-08: the venv has another path: additions are set aside, and the command printed restores them."""
     site, said = replaced
     (line,) = (line for line in said["-other"].splitlines() if "To use it anyway: " in line)
     assert "may have been changed by hand (it has no record), and doesn't match this one" in line
@@ -508,7 +506,7 @@ def test_unsuitable_additions_to_a_hand_written_installation(replaced):
 
 
 def test_files_of_a_hand_written_installation_without_additions(replaced):
-    """L-08, lumi 6: nothing tells them from a user's, so they are kept like additions."""
+    """L-08: nothing tells them from a user's, so they are kept like additions."""
     site, said = replaced
     root = site.root("Example/1.0-unchanged")
     (aside,) = root.parent.glob("1.0-unchanged.*")
@@ -518,7 +516,7 @@ def test_files_of_a_hand_written_installation_without_additions(replaced):
 
 
 def test_a_shell_that_has_loaded_the_replaced_module(replaced):
-    """L-08, lumi 6: commands ask to reload the module; after reloading or unloading none of its binds is left."""
+    """L-08: commands ask to reload the module; after reloading or unloading none of its binds is left."""
     site, _ = replaced
     environment = dict(entry.split("=", 1) for entry in (site.work / "old").read_text().split("\0") if "=" in entry)
     result = site.bash("start-shell -c true", check=False, **environment)

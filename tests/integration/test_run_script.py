@@ -131,7 +131,7 @@ SEEN = [
 
 def test_each_rank_sees_its_gpu(rank):
     """
-    lumi B12, L-04, S002-61, S004-18 (in part): the local rank selects the GPU, unless the scheduler restricted it.
+    L-04, S002-61, S004-18 (in part): the local rank selects the GPU, unless the scheduler restricted it.
 
     LOCAL_RANK is set only if it's an index among the GPUs that the rank sees.
     """
@@ -144,7 +144,7 @@ def test_each_rank_sees_its_gpu(rank):
 
 
 def test_a_hidden_device_is_an_error(rank):
-    """lumi B12: HIP_VISIBLE_DEVICES names a device that ROCR_VISIBLE_DEVICES hides: an error, no run without GPU."""
+    """A device in HIP_VISIBLE_DEVICES that ROCR_VISIBLE_DEVICES hides is an error; nothing runs without a GPU."""
     found, errors = rank(ROCM, ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
     assert found is None
     assert "rank 1: HIP_VISIBLE_DEVICES=1 is not among the 1 devices that ROCR_VISIBLE_DEVICES=3 leaves" in errors
@@ -189,7 +189,7 @@ def test_ranks_of_torchrun_bind_themselves(rank, tmp_path):
 
 
 def test_a_log_that_cannot_be_written(rank):
-    """Issue 23, point 4: a rank whose log can't be written stops, and says which file."""
+    """A rank whose log can't be written stops, and says which file."""
     found, errors = rank(EBSIF_RANK_LOGS="/proc/none", **slurm(rank=1, size=16))
     assert found is None
     assert "rank 1: can't write /proc/none/rank-01.log (set EBSIF_RANK_LOGS to another directory)" in errors
@@ -253,7 +253,7 @@ def test_the_port_depends_on_job_and_step(rank):
 
 
 def test_the_port_does_not_depend_on_the_node(rank):
-    """defects E5: a node with another range of ports for connections computes the same port, so the ranks meet."""
+    """A node with another range of ports for connections computes the same port, so the ranks meet."""
     here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
     # a network namespace has its own settings
     other = 'echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec "$@"'
@@ -319,7 +319,7 @@ BY_HAND = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT"
 
 
 def test_ranks_that_are_numbered_by_hand(rank):
-    """W4, 57-h3.5: RANK and WORLD_SIZE of a loop over nodes or Kubernetes count, or the rank says what is missing."""
+    """RANK and WORLD_SIZE of a loop over nodes or Kubernetes count, or the rank says what is missing."""
 
     def seen(*names, **variables):
         found, errors = rank("", **variables)
@@ -341,7 +341,7 @@ def test_ranks_that_are_numbered_by_hand(rank):
 
 
 def test_accelerate_on_another_number_of_nodes(rank):
-    """57-h3.1: accelerate that is started on more or fewer nodes than it is told of fails, and doesn't train alone."""
+    """accelerate fails when started on more or fewer nodes than it is told; no node trains alone."""
 
     def start(*options, **variables):
         launch = ("/runscripts/conda-python-distributed", "-m", "accelerate.commands.launch")
@@ -363,7 +363,7 @@ def test_accelerate_on_another_number_of_nodes(rank):
 
 
 def test_variables_of_the_step_in_which_a_job_was_submitted(rank, tmp_path):
-    """W1, W2: the title of Slurm's process tells a step from a job script, and another job; Flux has two processes."""
+    """The title of Slurm's process tells a step from a job script, and another job; Flux has two processes."""
     shutil.copy("/bin/bash", tmp_path / "slurmstepd")
     for name in ("flux-shell", "flux-broker-0", "launch"):
         write_program(tmp_path / name, '#!/bin/bash\n"$@"\nexit\n')
@@ -404,12 +404,12 @@ LEFT_OUT = [
     ({"SLURM_STEP_TASKS_PER_NODE": ""}, "has no valid local size"),
     ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
     ({"SLURM_STEP_NODELIST": ""}, "this is not a node list in Slurm's format: ''"),
-    # F-08 (H3): these may be of a launcher that has started srun, or of one that srun has started
+    # F-08: these may be of a launcher that has started srun, or of one that srun has started
     (
         {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
         "two launchers have set variables (Slurm: rank 0 of 4; PMI: rank 1 of 2)",
     ),
-    # F-08 (H9)
+    # F-08
     (
         {"SLURM_STEP_ID": "", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
         "PMI does not tell the ranks what distinguishes this run from another one",

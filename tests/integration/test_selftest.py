@@ -130,7 +130,6 @@ def test_without_a_scheduler(tmp_path, base_image, tool):
     assert outcomes["signal"][::2] == ["ok", "SIGTERM has reached a program that was started without a job"]
     assert {outcomes[name][0] for name in STEPS if name not in IN_JOBS} == {"ok"}, done.stdout
     assert done.returncode == 0
-    # docs F9
     assert done.stderr.splitlines()[-1] == f"ebsif: 11 steps: {11 - len(IN_JOBS)} ok, {len(IN_JOBS)} not possible here"
     assert not list(site.temporary.glob("ebsif-selftest-*"))
 

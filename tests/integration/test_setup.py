@@ -63,7 +63,7 @@ def test_missing_parts_are_named_first(tmp_path):
 
 
 def test_missing_packages_are_listed_and_installed_in_a_line_each(tmp_path):
-    """Issue 50, point 4: what is missing is printed; the output of the package manager isn't."""
+    """What is missing is printed; the output of the package manager isn't."""
     tools = programs(tmp_path / "tools", "bash dirname env grep mktemp paste python3 readlink rm sleep")
     for name, text in (
         ("apt-get", "echo Selecting; echo W: slow >&2"),
@@ -99,7 +99,7 @@ def programs(folder, names):
 
 
 def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
-    """Issue 17: nothing is started, and the command for an administrator is complete; an image can be brought."""
+    """No program is started, and the command for an administrator is complete; an image can be brought."""
     builder = not_cached(tmp_path / "scripts")
     names = "bash cat cut dirname env find mkdir python3 readlink sha256sum sort uname xargs"
     tools = programs(tmp_path / "tools", names)
@@ -141,7 +141,7 @@ def test_an_ordinary_account_builds_an_image(tmp_path):
 
 
 def test_sudo_keeps_settings_by_name(prefix):
-    """Issue 17: root gets the settings for pip and the network; no password appears in a command line."""
+    """Root gets the settings for pip and the network; no password appears in a command line."""
     tools = Path(tempfile.mkdtemp(dir=prefix))
     tools.chmod(0o755)
     write_program(tools / "sudo", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
@@ -179,7 +179,7 @@ def test_an_empty_cache_is_status_1(tmp_path):
 
 
 def test_a_step_is_one_line(tmp_path):
-    """Issue 50, point 4: title and time, without escape codes in a file; the output is in a log, shown at a failure."""
+    """Each step prints its title and time, in a file without escape codes; its output is in a log, shown on failure."""
     script = f"""
         set -euo pipefail
         source {SCRIPTS}/lib.sh
@@ -254,7 +254,7 @@ def test_images_are_built_with_pips_settings(tmp_path):
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):
-    """easybuild D15: each setting for eb takes effect, or is the default, according to eb."""
+    """Each setting for eb takes effect, or is the default, according to eb."""
     file = tmp_path / "env.sh"
     assert run([SCRIPTS / "write-env", file]).returncode == 0
     set_here = dict(

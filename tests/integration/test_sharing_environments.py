@@ -95,7 +95,7 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     """R-08, R-06: all of it without a network; with another image it is refused, and the lock is written."""
     place = tmp_path / "to carry"
     pushed = ebsif(mine, "push", MODULE, f"oci:{place}:mine")
-    # 57-h1.9: as it can be typed
+    # as it can be typed
     assert pushed.stderr.splitlines()[-1] == f"others install it with: ebsif pull 'oci:{place}:mine'"
     moved = shutil.move(place, tmp_path / "arrived")
     (moved / "blobs/sha256/unrelated").write_text("")

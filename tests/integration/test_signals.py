@@ -13,7 +13,7 @@ from training import MODULE
 
 
 def test_signals_reach_the_program_and_its_status_counts(training):
-    """use D4, T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
+    """T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
     script = f"""
         rm -f USR1* TERM*
         send() {{

@@ -14,7 +14,7 @@ FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 @pytest.mark.nightly
 def test_an_older_easybuild_is_not_disturbed(lumi):
     """
-    F-04 (lumi A1, G): with our easyblocks in its include path, EasyBuild 4 refuses containers and nothing else.
+    F-04: with our easyblocks in its include path, EasyBuild 4 refuses containers and nothing else.
 
     They are put there by the lines for LUST, who have EasyBuild 5, too.
     """
@@ -41,7 +41,7 @@ def test_an_older_easybuild_is_not_disturbed(lumi):
 
 def test_the_switch_from_recipes_to_records(lumi):
     """
-    Lumi W1: the block for LUST, in a directory with files of the names and places of all of LUMI's recipes.
+    The block for LUST works in a directory with files of the names and places of all of LUMI's recipes.
 
     Each current recipe is replaced but those of ccpe, and what LUMI has archived stays archived: `eb` doesn't find it
     by its name.
@@ -78,7 +78,7 @@ def test_the_switch_from_recipes_to_records(lumi):
 
 def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
     """
-    F-02, F-03 (lumi A2, A3): with a naming scheme, easyblocks and robot paths of the site, and an eb of another Python.
+    F-02, F-03: with a naming scheme, easyblocks and robot paths of the site, and an eb of another Python.
 
     Easyblocks for another EasyBuild stop nothing, and neither do the site's copies of ours, of another version.
     """

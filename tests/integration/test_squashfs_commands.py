@@ -78,7 +78,7 @@ def fake_program(folder, name, text):
 
 
 def test_files_of_others_are_not_to_be_removed(installation):
-    """Use D3: users who may not remove the file are told its owner, and how to use a directory of their own."""
+    """Users who may not remove the file are told its owner, and how to use a directory of their own."""
     squashfs = installation / "user-software.squashfs"
     squashfs.touch()
     for command, path in ((MAKE, squashfs), (UNMAKE, installation / "user-software")):
@@ -92,7 +92,7 @@ def test_files_of_others_are_not_to_be_removed(installation):
 
 def test_packing_and_unpacking(installation):
     """
-    S002-26, S002-28, S002-30, S002-43 (in part), defects C3: modes, links and bytes are the same.
+    S002-26, S002-28, S002-30, S002-43 (in part): modes, links and bytes are the same.
 
     Each keeps what it was made from, and ends with how to reload the module.
     """
@@ -113,7 +113,7 @@ def test_packing_and_unpacking(installation):
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
 def test_both_work_without_standard_error(installation, closed):
-    """S002-26, W7: with standard error and others closed, messages go nowhere, and the status is as usual."""
+    """S002-26: with standard error and others closed, messages go nowhere, and the status is as usual."""
     before = listing(installation / "user-software")
     for command in (MAKE, UNMAKE):
         done = subprocess.run(["bash", "-c", f'"$0" {closed}', installation / "bin" / command], check=False)
@@ -182,7 +182,7 @@ def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text, said)
     ("path", "mode"), [("secret", 0o600), ("group", 0o711), ("group", 0o744), ("a file with blanks", 0o200)]
 )
 def test_unreadable_files_are_an_error(installation, path, mode):
-    """G-04 (defects A1, B18): an unreadable file or directory of another account: status 4 with its name."""
+    """G-04: an unreadable file or directory of another account: status 4 with its name."""
     hidden = installation / "user-software" / path
     hidden.chmod(mode)
     give(hidden, 0, 0)
@@ -198,7 +198,7 @@ def test_unreadable_files_are_an_error(installation, path, mode):
 
 @pytest.mark.parametrize("lost", ["an empty file", "no file", "another target"])
 def test_files_that_were_not_packed_are_named(installation, tmp_path, lost):
-    """G-04 (defects A1): mksquashfs continues after I/O errors (EIO, ESTALE), so its result is compared."""
+    """G-04: mksquashfs continues after I/O errors (EIO, ESTALE), so its result is compared."""
     # imitates such an mksquashfs: packs a copy with a file missing
     change = {"an empty file": ': >"secret"', "no file": "rm secret", "another target": "ln -sfn x venv/pytorch/lib64"}
     text = (
@@ -323,7 +323,7 @@ def test_wrong_use_is_refused(installation, arguments):
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_the_description_of_the_command(option):
-    """Issue 20 point 7: all commands print the comment at the top of the script, on the host too, and do nothing."""
+    """All commands print the comment at the top of the script, on the host too, and do nothing."""
     bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages", "with-module"}
     assert bin_commands == {path.name for path in (CONTAINER_FILES / "bin").iterdir()} - {
         f"container-{name}" for name in ("exec", "run", "runtime")
@@ -347,7 +347,7 @@ def compression(installation):
 
 
 def test_an_mksquashfs_without_zstd(installation, tmp_path):
-    """Defects E3 (in part): mksquashfs 4.3 has no zstd: gzip is used without a message."""
+    """mksquashfs 4.3 has no zstd: gzip is used without a message."""
     text = (
         '[[ " $* " != *" zstd "* ]] || { echo "FATAL ERROR: Compressor zstd is not supported!"; exit 1; }\n'
         f'exec {shutil.which("mksquashfs")} "$@"'
@@ -415,7 +415,7 @@ def test_the_same_bytes_for_every_user(installation):
 
 
 def test_rights_of_other_accounts(installation):
-    """P-04, security 5: set-ID bits, owners and the right of others to write don't come along, also as root."""
+    """P-04: set-ID bits, owners and the right of others to write don't come along, also as root."""
     tool, squashfs = installation / "user-software/venv/pytorch/bin/tool", installation / "user-software.squashfs"
     give(tool, 2, 2)
     with as_root():
@@ -482,7 +482,7 @@ def test_a_group_can_use_the_files(installation):
 
 
 def test_advice_concerns_the_users_own_files(installation):
-    """G-05 (use D3): in an installation shared by a group, SquashFS file and directory belong to a colleague."""
+    """G-05: in an installation shared by a group, SquashFS file and directory belong to a colleague."""
     give(installation / "user-software", 65534)
     result = run(installation, MAKE)
     assert "is kept, it belongs to nobody" in result.stderr
@@ -527,7 +527,7 @@ def test_stripes_that_fail(installation, tmp_path):
 
 
 def test_a_strict_umask(installation):
-    """H6: the file can be read by whoever can read the directory, whatever the umask."""
+    """The file can be read by whoever can read the directory, whatever the umask."""
     done = attempt(["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE])
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE((installation / "user-software.squashfs").stat().st_mode) == 0o644
@@ -555,7 +555,7 @@ def test_a_directory_that_its_owner_has_closed(installation):
 
 
 def test_a_directory_that_is_a_link(installation, tmp_path):
-    """H15: a directory that was moved for quota is packed like others; the link stays."""
+    """A directory that was moved for quota is packed like others; the link stays."""
     software = installation / "user-software"
     software.rename(tmp_path / "moved")
     software.symlink_to(tmp_path / "moved")
@@ -567,7 +567,7 @@ def test_a_directory_that_is_a_link(installation, tmp_path):
 
 
 def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
-    """H10: memory is limited, as jobs and login nodes do; if it isn't enough, the message says so."""
+    """Memory is limited, as jobs and login nodes do; if it isn't enough, the message says so."""
     write_program(tmp_path / "mksquashfs", '#!/bin/sh\necho "$@" >>"${0%/*}/said"\nexit 137\n')
     done = run(installation, MAKE, path=tmp_path)
     assert done.returncode == 4 and "was killed (status 137), probably for lack of memory" in done.stderr
@@ -576,7 +576,7 @@ def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
 
 
 def test_another_command_of_the_same_process_number(installation, tmp_path):
-    """H17: what a command of another machine or container is making isn't taken for a leftover."""
+    """What a command of another machine or container is making isn't taken for a leftover."""
     # waits before it is done, as on a large directory
     write_program(
         tmp_path / "mksquashfs",

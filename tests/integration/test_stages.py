@@ -140,7 +140,7 @@ def test_variables_are_set_only_in_their_stage(many):
     """
     S000-05: a stage's variables are set in the container during that stage only, for commands and for pip.
 
-    defects B12, easybuild D9: variables of the caller and of EasyBuild's toolchain are not set unless requested.
+    Variables of the caller and of EasyBuild's toolchain are not set unless requested.
     """
     # the stages' 'verify' commands check this; if one failed, there would be no installation
     assert [stage["name"] for stage in many.site.record()["stages"] if "verify" in stage] == ["one", "two"]
@@ -629,7 +629,7 @@ def command_lines():
 
 def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path, command_lines):
     """
-    G-09, use D11, defects A9: of netrc, the user, pip or the runtime: it works, and no file contains it.
+    G-09: of netrc, the user, pip or the runtime: it works, and no file contains it.
 
     Nor do the arguments of a program, which other accounts see.
     """
@@ -670,7 +670,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     """
     The image sets PYTHONPATH: packages there are visible and protected, and permitted upgrades are used.
 
-    defects B2, B13, G-11: packages there whose version is invalid or missing cause no error.
+    G-11: packages there whose version is invalid or missing cause no error.
     """
     folder = tmp_path / "modules"
     folder.mkdir()

@@ -274,13 +274,13 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
     assert "/usr/bin/hostname" in record.replaced
     script = "hostname; command -v dnsdomainname || echo none"
     assert seen_with(layer, base_image, script) == "newer\nnone\n"
-    # A4: also what hides files is the same in each run
+    # also what hides files is the same in each run
     assert add("modern", allow_upgrade=["hostname"])[0].sha256 == record.sha256
 
 
 @pytest.mark.nightly
 def test_a_version_that_is_asked_for(add):
-    """S1, V-04: a package of the image gets the version that was asked for, or the newest one, or it is refused."""
+    """V-04: a package of the image gets the version that was asked for, or the newest one, or it is refused."""
     text = refused(add, "hostname=99.0")
     assert "hostname 3.23+nmu1 -> 99.0. To allow it (in an easyconfig, 'allow_upgrade': ['hostname']):" in text
     for name, version in (("hostname=99.0", "99.0"), ("hostname", "99.0"), ("hostname=1.0", "1.0")):
@@ -292,7 +292,7 @@ def test_a_version_that_is_asked_for(add):
 
 
 def test_files_in_unusual_directories(add, base_image, monkeypatch):
-    """S2, V-04: files of packages in /usr/local, caches and logs are in the layer; what can't be is named."""
+    """V-04: files of packages in /usr/local, caches and logs are in the layer; what can't be is named."""
     said = []
     monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.trace_msg", said.append)
     _, layer = add("placed")
@@ -303,7 +303,7 @@ def test_files_in_unusual_directories(add, base_image, monkeypatch):
 
 
 def test_directories_that_are_replaced(add, base_image):
-    """S7, V-04: a directory whose place is taken by a file or a link hides nothing but itself."""
+    """V-04: a directory whose place is taken by a file or a link hides nothing but itself."""
     record, layer = add("moved")
     assert record.hidden == ["/usr/share/bug"]
     assert {"/etc/terminfo", "/usr/share/perl5"} <= set(record.replaced)
@@ -313,7 +313,7 @@ def test_directories_that_are_replaced(add, base_image):
 
 
 def test_what_is_copied(base_image, tmp_path):
-    """S3, V-04: of directories to which packages only add, no gigabytes but directories and links."""
+    """V-04: of directories to which packages only add, no gigabytes but directories and links."""
     image = tmp_path / "image"
     for name in (
         "usr/local/cuda-12/lib/big",
@@ -351,7 +351,7 @@ def test_what_is_copied(base_image, tmp_path):
 
 
 def test_names_that_other_packages_provide(add):
-    """S5, S6, V-04: they are refused with the packages to choose from; such a name never gets into the record."""
+    """V-04: such names are refused, with the packages to choose from; such a name never gets into the record."""
     text = refused(add, "greeter", "greets")
     assert "'greeter' is only a name that other packages provide: choose greet-dev or greet-more" in text
     assert "no package 'greets' in the sources of this image (" in text
@@ -376,7 +376,7 @@ def test_a_package_that_fails(add, tmp_path, monkeypatch):
 
 
 def test_a_package_with_files_where_none_can_be(add):
-    """A1, V-04: the directory, and what to do, besides what dpkg says."""
+    """V-04: the directory, and what to do, besides what dpkg says."""
     text = refused(add, "vendor", "greet")
     assert "dpkg: error processing archive" in text
     assert "Packages can't have files in /opt, only in /usr, /etc, /var" in text
@@ -384,7 +384,7 @@ def test_a_package_with_files_where_none_can_be(add):
 
 
 def test_a_package_that_leaves_a_process(add):
-    """A3, V-04: a program that a package starts ends with the installation, which doesn't wait for it."""
+    """V-04: a program that a package starts ends with the installation, which doesn't wait for it."""
     started = time.monotonic()
     record, _ = add("lingering")
     assert record.packages == ["lingering==1.0"]
@@ -393,7 +393,7 @@ def test_a_package_that_leaves_a_process(add):
 
 
 def test_an_interrupted_installation(base_image, repository, tmp_path):
-    """A3, V-04: apt, what it has started, and the copies end with eb."""
+    """V-04: apt, what it has started, and the copies end with eb."""
     site = example_site(tmp_path, base_image)
     easyconfig = site.easyconfig(
         "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\nsystem_packages = ['slow']\n"
@@ -540,7 +540,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"
     extend("--apt", "greet")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
-    # generator B3: commands run without Python packages, too, where there is user software
+    # commands run without Python packages, too, where there is user software
     commands = ["--apt", "greet", "--post", "greet >$VIRTUAL_ENV/said", "--verify"]
     expected = "Base/1.0-base can't have --post or --verify: it has no user software"
     assert expected in extend(*commands, "true", "--check", status=3).stderr

@@ -41,7 +41,7 @@ def logged(workbench):
 
 
 def test_the_command_that_adds_them(workbench, tmp_path):
-    """Issue 22, point 5: ebsif accepts the documented command; what it installs here comes from elsewhere."""
+    """ebsif accepts the documented command; what it installs here comes from elsewhere."""
     result = run_ebsif([*INSTALL.split()[1:], "--dry-run"], tmp_path, workbench.environment(EBSIF_SITE="local"))
     assert result.returncode == 0, result.stderr
     assert "'requirements': ['tensorboard', 'mlflow']" in result.stdout
@@ -60,7 +60,7 @@ def post(url, **data):
 
 def test_both_through_ssh(workbench, logged, browser):
     """
-    Issue 22, point 5: a job serves both on sockets, the printed command forwards them, a browser shows the loss.
+    A job serves both on sockets, the printed command forwards them, a browser shows the loss.
 
     EBSIF_TEST_PICTURES names a directory for the pictures in the documentation.
     """

@@ -73,7 +73,7 @@ def upgraded(request, tmp_path_factory, earlier_venv, base_image):
 
 @pytest.mark.nightly
 def test_commands_work_with_modules_of_the_last_release(upgraded):
-    """Issue 63, item 5: modules are listed, shown, checked, used, extended and removed."""
+    """Modules are listed, shown, checked, used, extended and removed."""
     assert all(
         f"\n{name} " in upgraded("ebsif list --mine") for name in ("Example/1.0-squashed", "Example/1.0-writable")
     )
@@ -100,7 +100,7 @@ def test_commands_work_with_modules_of_the_last_release(upgraded):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["squashed", "writable"])
 def test_modules_of_the_last_release_are_reinstalled(upgraded, name):
-    """Issue 63, item 5: as a whole only, also while one is loaded; packages stay, those added by hand as well."""
+    """A module is reinstalled as a whole, even while it is loaded; packages stay, including those added by hand."""
     easyconfig = upgraded.site.root(f"Example/1.0-{name}") / f"easybuild/Example-1.0-{name}.eb"
     module, package = f"Example/1.0-{name}", {"squashed": "greeting", "writable": "byhand"}[name]
     uses = f"singularity exec $SIF python -c 'import {package}; print(1)'"

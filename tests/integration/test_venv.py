@@ -89,7 +89,7 @@ def test_an_environment_on_top_of_the_module(environment, folder):
 
 
 def test_everything_in_the_container_uses_the_environment(installed_once, tmp_path, folder):
-    """G-02, use D2: variables, child processes, start-shell, exec, uv: nothing is installed into the module."""
+    """G-02: variables, child processes, start-shell, exec, uv: nothing is installed into the module."""
     place = installed_once
     program = tmp_path / "program.py"
     program.write_text("""if True:
@@ -128,7 +128,7 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
 
 def test_deactivation_restores_the_environment(environment, tmp_path):
     """
-    G-02, use D9: all variables are restored, the module unloaded: loaded before or not, twice, unloaded meanwhile.
+    G-02: all variables are restored, the module unloaded: loaded before or not, twice, unloaded meanwhile.
 
     Also in a shell that another one has started with the environment active.
     """
@@ -177,7 +177,7 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
 
 
 def test_the_module_is_loaded_again(environment):
-    """G-02, use D2: the container is the module's again: the environment's programs say so; activation helps."""
+    """G-02: the container is the module's again: the environment's programs say so; activation helps."""
     place, env, _ = environment
     script = f"""
         source '{env}/bin/activate'
@@ -196,7 +196,7 @@ def test_the_module_is_loaded_again(environment):
 
 
 def test_other_shells(environment):
-    """H12, 57-h3.8: a shell in which activation can't work says so, and has no script of its own that only seems to."""
+    """A shell in which activation can't work says so, and has no script of its own that only seems to."""
     place, env, use = environment
     assert [path.name for path in (env / "bin").glob("[aA]ctivate*")] == ["activate"]
     activate = use.strip().replace("source ", ". ")
@@ -212,7 +212,7 @@ def test_other_shells(environment):
 
 
 def test_an_active_environment_whose_module_was_unloaded(environment):
-    """H13: its programs say how to go on."""
+    """The programs of such an environment say how to go on."""
     place, _, use = environment
     said = place.site.bash(f"{use}module purge; python -V; echo $?")
     assert said.stdout.endswith("\n1\n") or said.stdout == "1\n"
@@ -220,7 +220,7 @@ def test_an_active_environment_whose_module_was_unloaded(environment):
 
 
 def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_path, folder):
-    """defects E8: uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
+    """Uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
     (tmp_path / "rc").write_text("echo BASH_ENV was read\n")
     script = f"""
         make-venv {tmp_path}/env
@@ -558,7 +558,7 @@ def test_an_existing_environment(installed_once, tmp_path):
 
 
 def test_an_environment_is_made_without_standard_error(installed_once, tmp_path):
-    """W7: with closed descriptors, as people start something in the background, it is made, and the status says so."""
+    """With closed descriptors, as in the background, the environment is made, and the status says so."""
     for number, closed in enumerate(("2>&-", "<&- >&- 2>&-")):
         result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}/env{number} {closed}; echo $?")
         assert result.stdout == "0\n", closed
@@ -612,7 +612,7 @@ def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_two_that_create_an_environment(installed_once, tmp_path, fails):
-    """H1, S004-09: of two that begin at the same time, as in a job array, each removes only what it has created."""
+    """S004-09: of two that begin at the same time, as in a job array, each removes only what it has created."""
     env, programs = tmp_path / "env", tmp_path / "programs"
     programs.mkdir()
     path = shutil.which("apptainer")
@@ -657,7 +657,7 @@ def test_a_directory_that_can_not_be_used(installed_once, tmp_path):
 
 
 def test_the_environment_to_activate(base_image, tmp_path):
-    """defects E10: by hand VIRTUAL_ENV decides, otherwise there must be only one; Conda is activated first."""
+    """VIRTUAL_ENV set by hand decides; otherwise there must be only one environment; Conda is activated first."""
     for name in ("first", "second"):
         (tmp_path / "venv" / name / "bin").mkdir(parents=True)
         text = f"export VIRTUAL_ENV=/user-software/venv/{name} PATH=/user-software/venv/{name}/bin:$PATH\n"

@@ -191,7 +191,7 @@ def test_wrappers_in_the_container(wrapped):
         other.symlink_to((wrapped.sources / "example.sif").resolve())
     result = loaded(wrapped, f"singularity exec -B '{wrapped.prefix}' '{other}' '{root}/bin/python' -V", check=False)
     assert result.returncode == 1 and "this is another container" in result.stderr
-    # defects D6: the same image, started by another path
+    # the same image, started by another path
     link = wrapped.sources / "link.sif"
     if not link.exists():
         link.symlink_to(root / "example.sif")
@@ -249,7 +249,7 @@ def test_a_wrapper_through_a_link(wrapped, tmp_path):
 
 def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     """
-    lumi B2, L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, if the device exists.
+    L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, if the device exists.
 
     Module, wrapper and `ebsif interpreter --command` agree; none has it without that GPU, or if it's disabled. Stages
     are installed with either kind.

@@ -52,7 +52,7 @@ def check_steps(said, module):
 
 
 def check_the_first_week(said, mine):
-    """E-03, E-11, E-13, use D5, D7, D8: what --check says, the steps, the printed lines, the hidden Python."""
+    """E-03, E-11, E-13: what --check says, the steps, the printed lines, the hidden Python."""
     check, install = said.split("install it with: ebsif extend ", 1)
     expected = ["+ greeting 1.0 asked for", "+ hello 1.0 asked for", "yes: Example/mine can be installed: 2 packages"]
     assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == expected
@@ -106,7 +106,7 @@ def check_the_modules(person, mine):
     ]
     # E-12: in spite of the image's constraints, which have no hashes
     assert records[0]["stages"][0]["requirements"] == (site.work / "requirements.txt").read_text()
-    # use D5: with the date, too, other packages don't replace those of a module
+    # with the date, too, other packages don't replace those of a module
     (site.work / "other.txt").write_text("lightly\n")
     again = ["ebsif", "extend", "Example/1.0", "-r", "other.txt", "--name", "mine", "--date", mine[-8:]]
     assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
@@ -160,7 +160,7 @@ def make_project(folder):
 
 @pytest.mark.parametrize("tool", TOOLS_BY_DAY)
 def test_a_researcher(tool, installations, tmp_path, registry):
-    """S001-05, S002-52, E-13, S8: first day, second week, third month: from requirements.txt to a loaded module."""
+    """S001-05, S002-52, E-13: first day, second week, third month: from requirements.txt to a loaded module."""
     installed = installations(tool)
     wheels = shutil.copytree(installed.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
@@ -224,7 +224,7 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
     said = person.types("administrator")
     assert "with /opt/miniconda3/" in said
     records = (site.prefix / "sites/local/containers/PyTorch.yaml").read_text()
-    # admin D12: the project's records stay in the project's file; a second time, nothing changes
+    # the project's records stay in the project's file; a second time, nothing changes
     assert records.partition("\n")[2].startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
     assert records.count("  - family:") == 1
     assert "1 new record; to write: ebsif scan --site local " in said

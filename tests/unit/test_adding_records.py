@@ -76,7 +76,7 @@ LABELED = f"from the label {LABEL}, but 1.0 in the file name"
     ],
 )
 def test_version_from_labels_package_or_file_name(software, name, packages, labels, expected, review):
-    """Admin D5, 3(e): labels come first, then the package, then the file name; a guess is marked for review."""
+    """Labels come first, then the package, then the file name; a guess is marked for review."""
     image = found(name, packages, labels, system="Ubuntu 24.04.1 LTS")
     proposal = adding.propose(image, [], name=software)
     assert (proposal.values["version"], proposal.reviews.get("version")) == (expected, review)
@@ -97,7 +97,7 @@ def test_packages_that_the_image_lists():
 
 
 def test_without_a_version_the_user_is_asked_for_one(multitorch):
-    """Admin D5, L-01: an unknown version is an error in new families; known ones find it in the file name."""
+    """L-01: an unknown version is an error in new families; known ones find it in the file name."""
     with pytest.raises(AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
@@ -119,7 +119,7 @@ def test_without_a_version_the_user_is_asked_for_one(multitorch):
 
 
 def test_the_entry_point_decides_between_families(multitorch):
-    """Admin 3: among families with the same file names, the one with the image's entry point is chosen."""
+    """Among families with the same file names, the one with the image's entry point is chosen."""
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
     for path, family in (("/opt/oci-entrypoint.sh", "rocm-7.2-full"), ("/.singularity.d/runscript", "rocm-7.0-full")):
         proposal = adding.propose(image, [multitorch], programs={path}.intersection)
@@ -129,7 +129,7 @@ def test_the_entry_point_decides_between_families(multitorch):
 
 
 def test_labels_of_new_software():
-    """Admin 3(e), N25: labels provide description and homepage."""
+    """Labels provide description and homepage."""
     about = "org.opencontainers.image."
     labels = {f"{about}description": "A tool: 'fast'", f"{about}source": "https://x.org/"}
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
@@ -138,7 +138,7 @@ def test_labels_of_new_software():
     labels = {f"{about}description": "A {tool}"}
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
     assert proposal.new_family["description"] == "Tool in a container." and "description" in proposal.reviews
-    # issue 17.5: ignored, because it can't be written to a record; N25: or no link
+    # ignored, because it can't be written to a record, or is no link
     for url in (None, "https://x.org/\x1b]0;\nfamilies: {}", "javascript:alert()", "not yet"):
         labels = {f"{about}url": url} if url else {}
         text = writing.text_without_records(adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool"))
@@ -155,7 +155,7 @@ def test_labels_of_new_software():
     ],
 )
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
-    """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""
+    """There is no venv for an image whose Python can't create one, because the easyblock would refuse it."""
     image = found("tool-1.0.sif")
     image = dataclasses.replace(image, python=dataclasses.replace(image.python, **python))
     proposal = adding.propose(image, [], name="Tool")
@@ -176,7 +176,7 @@ def answers(*given):
 
 
 def test_a_user_is_asked_for_what_is_unknown():
-    """Admin D5, issue 17.5: name and version are asked for at a terminal; confirmed values need no review."""
+    """Name and version are asked for at a terminal; confirmed values need no review."""
     ask, questions = answers("Tool", "1.5")
     proposal = adding.propose(found("thing.sif"), [], ask=ask)
     assert (proposal.name, proposal.values["version"], "version" in proposal.reviews) == ("Tool", "1.5", False)
@@ -191,7 +191,7 @@ def test_a_user_is_asked_for_what_is_unknown():
 
 
 def test_the_family_used_last_is_marked_if_none_matches():
-    """Issue 17.5: among families with similar file names the one used last is taken, and marked for review."""
+    """Among families with similar file names the one used last is taken, and marked for review."""
     file = "tool-{version}.sif"
     families = {"one": {"file": file, "init": "conda-injected"}, "two": {"file": file, "init": "venv-in-image"}}
     records = [{"family": "one", "version": "1.0"}, {"family": "two", "version": "1.1"}]
@@ -201,7 +201,7 @@ def test_the_family_used_last_is_marked_if_none_matches():
 
 
 def test_images_of_nvidia_and_amd():
-    """61, point 7: NVIDIA's has the version under which it is published; AMD's says how its Python is activated."""
+    """NVIDIA's has the version under which it is published; AMD's says how its Python is activated."""
     torch = "2.7.0a0+7c8ec84.nv25.3"
     more = {"release": "25.03", "system": "Ubuntu 24.04.2 LTS"}
     nvidia = found("pytorch_25.03-py3.sif", {"torch": torch}, {LABEL: "24.04"}, **more)
@@ -231,7 +231,7 @@ def test_images_of_nvidia_and_amd():
     ],
 )
 def test_a_version_within_another_number_stays(name, expected):
-    """Admin D5, issue 17.5: 2.1 in 12.1.3 becomes no placeholder; a name without the version is marked for review."""
+    """2.1 in 12.1.3 becomes no placeholder; a name without the version is marked for review."""
     proposal = adding.propose(found(name), [], name="Tool", version="2.1")
     assert proposal.new_family["file"] == expected
     assert ("file" in proposal.reviews) == (name == expected)
@@ -240,13 +240,13 @@ def test_a_version_within_another_number_stays(name, expected):
 
 @pytest.mark.parametrize("name", ["tool-{version}.sif", "tool\n.sif"])
 def test_a_name_that_a_record_can_t_have(name):
-    """Admin D5: the image needs another name, because braces are placeholders in a record."""
+    """An image with braces needs another name, because braces are placeholders in a record."""
     with pytest.raises(AddingError, match=r"can't be the name of an image in the catalog.* give the file another"):
         adding.propose(found(name), [], name="Tool", version="1.0")
 
 
 def test_fields_are_read_from_names():
-    """Issue 18.4: add and import read file names alike; a placeholder used twice must match the same value."""
+    """`add` and `import` read file names alike; a placeholder used twice must match the same value."""
     names = "tool-{version}-rocm-{rocm!dotless}{label}-{version}.sif"
     read = {"version": "1.2", "rocm": "6.24", "label": "a-b"}
     assert template.read_fields(names, "tool-1.2-rocm-624-a-b-1.2.sif") == read
@@ -300,7 +300,7 @@ def add(place, ebsif):
 
 
 def test_a_record_extends_the_file_of_the_project(place, add):
-    """Admin D12, 4: the user's file contains only the new record; a dry run shows everything that would be written."""
+    """The user's file contains only the new record; a dry run shows everything that would be written."""
     before = files(place)
     shown = add("tool-2.0.sif", "--dry-run").out
     assert files(place) == before
@@ -349,7 +349,7 @@ def test_a_list_that_is_not_indented(place, add):
     ("begin", "end"), [("containers:  # all of them\n", "\n"), ("containers: \n", "\n"), ("containers:\n", "\r\n")]
 )
 def test_forms_of_a_file(place, add, begin, end):
-    """N17, N18: a comment or blank after `containers:`, and the line ends of the file, stay."""
+    """A comment or blank after `containers:`, and the line ends of the file, stay."""
     text = HEAD.replace("containers:\n", begin).replace("\n", end)
     own = own_file(place, "Tool", text)
     add("tool-2.0.sif")
@@ -359,7 +359,7 @@ def test_forms_of_a_file(place, add, begin, end):
 
 
 def test_a_file_without_records(tmp_path):
-    """N18: `containers: []` gets its first record."""
+    """`containers: []` gets its first record."""
     path = tmp_path / "Tool.yaml"
     path.write_text("name: Tool\nfamilies:\n  tool: {homepage: https://example.org/}\ncontainers: []  # none yet\n")
     writing.write([Proposal("Tool", "tool", {"family": "tool", "version": "1.0", "file": "tool-1.0.sif"})], path)
@@ -368,14 +368,14 @@ def test_a_file_without_records(tmp_path):
 
 
 def test_a_family_whose_file_has_no_records():
-    """57-h2.3: the first image belongs to it, as its name says."""
+    """The first image belongs to the family, as its name says."""
     document = known({"tool": {"file": "tool-{version}.sif", "homepage": "https://example.org"}})
     proposal = adding.propose(found("tool-1.0.sif"), [document])
     assert (proposal.family, proposal.new_family, proposal.values["version"]) == ("tool", None, "1.0")
 
 
 def test_an_invalid_version(place, add):
-    """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
+    """The message names the field and shows the record, but no line of the file, which lacks it."""
     before = files(place)
     said = add("tool-2.0.sif", "--version", "2 0", status=3).err
     assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
@@ -389,7 +389,7 @@ BARE = HEAD.replace("tool-{version}.sif", "'{version}.sif'").replace("name: Tool
 
 @pytest.mark.parametrize("name", ["julia.sif", "latest.sif", "README_backup.sif"])
 def test_names_without_a_version_match_no_family(place, add, name):
-    """N3: a family whose file names are only a version takes no other words for versions."""
+    """A family whose file names are only a version takes no other words for versions."""
     own_file(place, "Bare", BARE)
     # the name of the software is that of the file
     assert f"the version of {name.split('_')[0].removesuffix('.sif')} is in neither" in add(name, status=3).err
@@ -401,7 +401,7 @@ def test_names_without_a_version_match_no_family(place, add, name):
     [((), "  # review: the file name has only a version: is it the same software?"), (("--name", "Bare"), "")],
 )
 def test_a_name_that_is_only_a_version_is_a_guess(place, add, options, review):
-    """N3: other software may have such a file name as well; who has named the software isn't asked."""
+    """Other software may have such a file name as well; who has named the software isn't asked."""
     own = own_file(place, "Bare", BARE)
     add("2.0.sif", *options)
     assert f"  - family: tool{review}\n    version: 2.0\n" in own.read_text()
@@ -426,7 +426,7 @@ def test_add_keeps_what_a_person_has_written(place, add):
 
 
 def test_the_same_name_with_another_image(place, add):
-    """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalog."""
+    """Another SHA256: status 1 and what to do; the same SHA256: already in the catalog."""
     add("tool-2.0.sif")
     before = files(place)
     assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:5\n" in add("tool-2.0.sif").out
@@ -455,7 +455,7 @@ def test_options_for_a_known_image(place, add, option, value):
     [(" 2.0 \n", None, "2.0"), ("\n", "1.0", "1.0"), ("\n", None, None), ("", "1.0", "1.0")],
 )
 def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
-    """Issue 17.5: questions are asked only if standard input and standard error are both terminals."""
+    """Questions are asked only if standard input and standard error are both terminals."""
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     assert ask("Version\x1b of Tool", default) is None
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -467,7 +467,7 @@ def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
 
 @pytest.mark.usefixtures("eb_on_path")
 def test_the_next_step_can_be_copied(place, add):
-    """Issue 17.5: paths with blanks are quoted; where eb looks anyway, it isn't told to."""
+    """Paths with blanks are quoted; where eb looks anyway, it isn't told to."""
     (place / "my images").mkdir()
     (line,) = re.findall("install it with: (.*)", add("my images/tool-2.0.sif").err)
     assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
@@ -490,7 +490,7 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("begun", [False, True])
 def test_all_or_nothing(place, add, monkeypatch, failure, begun):
-    """Admin D1: after any failure, catalog and easyconfigs are unchanged byte for byte."""
+    """After any failure, catalog and easyconfigs are unchanged byte for byte."""
     if begun:
         add("tool-2.0.sif")
     before = files(place)

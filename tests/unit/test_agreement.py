@@ -65,7 +65,7 @@ def test_variables():
 
 
 def test_list_of_variables():
-    """house 2.7: all variables shared by modules, scripts and commands are in one list and have our prefix."""
+    """All variables shared by modules, scripts and commands are in one list and have our prefix."""
     used, ours = set(), tracked("easyblocks/generic/**", "generator/ebsif/**")
     for path in ours:
         text = path.read_text(errors="replace")
@@ -83,7 +83,7 @@ def test_every_program_for_images_is_used():
 
 
 def test_kinds_of_gpu():
-    """Issue 18, point 5: a GPU kind is a row of a table; no other file names devices."""
+    """A GPU kind is a row of a table; no other file names devices."""
     assert {kind.visibility for kind in sitevalues.GPU_KINDS.values()} <= set(sitevalues.GPU_VISIBILITY)
     assert set(site.GpuKind.__metadata__[0].words) == {"none", *sitevalues.GPU_KINDS}
     assert set(typing.get_args(site.GpuVisibility)) == set(sitevalues.GPU_VISIBILITY)
@@ -162,7 +162,7 @@ def test_errors_of_the_operating_system():
     ],
 )
 def test_rules_of_both_sides_have_one_home(rule, home):
-    """Issue 18, point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
+    """The commands import what the easyblocks define; only docstrings may repeat it."""
     found = set()
     for path in tracked("easyblocks/*.py", "generator/*.py"):
         code = re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL)
@@ -188,7 +188,7 @@ def test_shared_modules_do_not_import_easybuild(module):
     ],
 )
 def test_shapes_of_requirements(value):
-    """House 2.4: commands and easyblock read the same lines from every form of the parameter."""
+    """Commands and easyblock read the same lines from every form of the parameter."""
     parameter = None if requirements.lock_of(value) else value
     installed = "".join(stage.requirements for stage in PipStage.from_parameter(parameter)).split("\n")
     assert requirements.lines_of(value) == [line.strip() for line in installed if line.strip()]
@@ -200,7 +200,7 @@ def test_shapes_of_requirements(value):
 
 
 def test_values_without_a_parameter():
-    """Issue 59: the catalog leaves out what the easyblocks have anyway; without a scheduler, they read all of them."""
+    """The catalog leaves out what the easyblocks have anyway; without a scheduler, they read all of them."""
     ours = {name: value for name, (value, *_) in ContainerInstall.extra_options().items()}
     assert {name: ours[name] for name in DEFAULT_VALUES} == {**DEFAULT_VALUES, "scheduler": None}
     assert next(iter(SCHEDULERS)) == DEFAULT_VALUES["scheduler"]
@@ -227,7 +227,7 @@ def test_requirements_that_the_easyblock_refuses(value):
 def test_values_of_a_record_have_their_types(kind, value, wrong):
     """S000-18: reading names the value that is damaged; what another version of ebsif has added is kept."""
     content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3]}
-    # wing D6a: whatever its name is, that of a method included
+    # whatever its name is, that of a method included
     content.update(dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1))
     record = lockfile.Record.parse(json.dumps(content))
     assert json.loads(record.text) == content
@@ -238,14 +238,14 @@ def test_values_of_a_record_have_their_types(kind, value, wrong):
 
 
 def test_commands_of_ebsif_that_the_easyblocks_name():
-    """House 2.8: messages of the easyblocks only name commands that there are; easyblocks work without them."""
+    """Messages of the easyblocks only name commands that there are; easyblocks work without them."""
     named = {name for path in tracked("easyblocks/*.py") for name in re.findall(r"`ebsif ([a-z]+)", path.read_text())}
     assert {"extend", "show"} <= named
     assert named - set(COMMANDS) == set()
 
 
 def test_how_scripts_find_their_installation():
-    """House 2: commands, wrappers and the interpreter follow links in the same way."""
+    """Commands, wrappers and the interpreter follow links in the same way."""
     line = '[[ ! -L "${BASH_SOURCE[0]}" ]] || exec "$(readlink -f -- "${BASH_SOURCE[0]}")" "$@"\n'
     paths = [path for folder in ("bin", "interpreter") for path in (CONTAINER_FILES / folder).iterdir()]
     others = {"make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate"}
@@ -257,14 +257,14 @@ def test_how_scripts_find_their_installation():
 
 
 def test_scripts_source_files_that_there_are():
-    """House 2: bash goes on after a missing file, so nothing else would notice."""
+    """Every file that a script sources exists; bash goes on without it, so nothing else would notice."""
     for path in [*(CONTAINER_FILES / "bin").iterdir(), *(CONTAINER_FILES / "share/ebsif").iterdir()]:
         for name in re.findall(r"source \S*/share/ebsif/([\w.-]+)", path.read_text()):
             assert (CONTAINER_FILES / "share/ebsif" / name).exists(), (path, name)
 
 
 def test_names_that_module_files_define():
-    """Wing 4: what the programs define in module files in Tcl says whose it is, for what else is in the interpreter."""
+    """Procedures and variables in Tcl module files carry our prefix, because the interpreter has others, too."""
     for name in ("swap.tcl", "container.tcl"):
         text = (CONTAINER_FILES / "modulefile" / name).read_text()
         text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)

@@ -109,7 +109,7 @@ To fix this you could try to:
 
 
 def test_only_what_matters_of_a_conflict():
-    """E-11, requirement-sets 5, 6, student 11: all conflicts at once, with whole commands, the safest first."""
+    """E-11: all conflicts at once, with whole commands, the safest first."""
     asked = {}
     text = Diagnosis(
         CONFLICT,
@@ -135,7 +135,7 @@ def test_only_what_matters_of_a_conflict():
 
 
 def test_requirements_that_contradict_each_other():
-    """E-11, requirement-sets 1: what contradicts what is said, and nothing of the package that pip has read last."""
+    """E-11: what contradicts what is said, and nothing of the package that pip has read last."""
     conflict = CONFLICT.replace("torch==2.9.1", "torch==2.0.0")
     conflict = conflict.replace("    The user requested (constraint)", "    package 1 depends on")
     found = Diagnosis(f"Collecting requests\n{conflict}")

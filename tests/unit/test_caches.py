@@ -28,7 +28,7 @@ def test_one_program_is_started_for_each_place(node):
 
 
 def test_a_directory_of_the_person_that_others_can_write_to(node):
-    """P-01, security 3: whoever can write to a directory can exchange what is in it, unless it is sticky."""
+    """P-01: whoever can write to a directory can exchange what is in it, unless it is sticky."""
     mine = node.folder / "mine"
     mine.mkdir()
     for mode, is_used in ((0o755, True), (0o757, False), (0o777, False), (0o1777, True), (0o1757, True)):

@@ -92,11 +92,11 @@ def test_settings_of_the_site(read):
     (one,) = read(HEAD + RECORD, lumi)
     values = easyconfig.parameters(one)
     assert values["listed_packages"] == "all"
-    # docs F3: the directories stand there only
+    # the directories stand there only
     assert values["download_instructions"] == "The image is on LUMI."
     assert values["image_dirs"] == ["easybuild-sif-images", "tested-containers", "sif-images"]
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
-    # docs F5: a record's are at the same place
+    # a record's are at the same place
     (group,) = [group for group in easyconfig.parameter_groups(own) if "download_instructions" in group]
     assert (group["download_instructions"], "sources" in group) == ("Ask us.", True)
     (nowhere,) = read(HEAD + RECORD)
@@ -104,7 +104,7 @@ def test_settings_of_the_site(read):
 
 
 def test_what_the_description_says_of_the_image(read):
-    """docs F3, F4: each component once, in the family's words, in 'image_packages', or in a list with usual names."""
+    """Each component once, in the family's words, in 'image_packages', or in a list with usual names."""
     record = (
         f"{HEAD}{RECORD}    description: 'PyTorch of {{flavor}}, for ROCm {{rocm!dotless}}.'\n"
         "    components: {flavor: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"
@@ -129,7 +129,7 @@ def test_a_record_contains_only_differences(read):
 
 
 def test_a_record_without_what_it_would_inherit(read):
-    """L-10, admin section 1: `not_inherited` removes whole fields, also the site's; null removes entries of tables."""
+    """L-10: `not_inherited` removes whole fields, also the site's; null removes entries of tables."""
     lumi = site.read("lumi")
     (one,) = read(
         f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
@@ -166,7 +166,7 @@ def test_the_names_of_the_ai_factorys_images():
     assert values["image_dirs"] == ["/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
     assert values["init"] == "venv-in-image"
     assert values["conflicts"] == ["singularity-AI-bindings", "lumi-aif-singularity-bindings"]
-    # lumi B11, L-03: where images of each generation set variables that depend on the rank
+    # L-03: where images of each generation set variables that depend on the rank
     assert values["entry_point"] == "/.singularity.d/runscript"
     assert "entry_point = '/opt/oci-entrypoint.sh'" in easyconfig.render(newer)
 
@@ -198,7 +198,7 @@ def test_choosing_by_what_is_inside(read):
 
 
 def test_the_catalog_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
-    """House 2.5: the catalog accepts the same stage properties and kinds of activation as the easyblocks."""
+    """The catalog accepts the same stage properties and kinds of activation as the easyblocks."""
     from easybuild.easyblocks.generic.container import sitevalues, stages
 
     assert list(records.Stage.model_fields) == list(stages.PipStage.PROPERTIES)
@@ -241,7 +241,7 @@ def test_every_string_survives(read, texts):
     ],
 )
 def test_long_texts_are_not_cut_within_words(text, parts):
-    """docs F2, N25: variables in a list and addresses stay whole; each shell command has its line."""
+    """Variables in a list and addresses stay whole; each shell command has its line."""
     code = easyconfig.in_parts(text, 0)
     assert [ast.literal_eval(line.strip()) for line in code.splitlines()[1:-1]] == parts
     assert ast.literal_eval(code) == text
@@ -272,7 +272,7 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 
 @pytest.mark.parametrize("end", LINE_ENDS, ids=ascii)
 def test_no_line_break_inside_a_line(read, end):
-    """Defects A2: every character that any program treats as a line break is rejected, so text can't become code."""
+    """Every character that any program treats as a line break is rejected, so text can't become code."""
     text = f"{HEAD}{RECORD}    doc: {json.dumps(f'a container{end}import os')}\n"
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
         read(text)
@@ -289,7 +289,7 @@ def test_no_line_break_inside_a_line(read, end):
 
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])
 def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
-    """Defects A10: a suffix is part of a file name: checked in the catalog and again where files are written."""
+    """A suffix is part of a file name: checked in the catalog and again where files are written."""
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*suffix: should contain letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
@@ -313,7 +313,7 @@ def test_every_container_is_read_back_as_it_is(name):
 
 
 def test_parameters_without_a_field(read):
-    """Admin section 2, missing 5: parameters without a field are written as they are; those with one are refused."""
+    """Parameters without a field are written as they are; those with one are refused."""
     more = (
         "    warnings: [two]\n    parameters:\n      docurls: ['see https://example.org']\n      hidden: true\n"
         '      modluafooter: |\n        setenv("A", "%(installdir)s/{etc}")\n        -- \\ it\'s 100%\n'
@@ -338,7 +338,7 @@ def test_parameters_without_a_field(read):
     for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
         with pytest.raises(yamlerrors.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
-    # N6: EasyBuild would take the text for true, and hide the module
+    # EasyBuild would take the text for true, and hide the module
     for word in ("no", "False", "OFF"):
         with pytest.raises(yamlerrors.DocumentError, match=rf":23: .*hidden: should be true or false: '{word}"):
             read(head + RECORD + f"    parameters:\n      hidden: {word}\n")
@@ -357,7 +357,7 @@ def test_the_sites_file_of_binds(read, tmp_path):
 
 
 def test_replacements_of_archived_containers():
-    """Issue 45, point 8: what is named instead of an archived container exists, isn't archived, and fits the driver."""
+    """What is named instead of an archived container exists, isn't archived, and fits the driver."""
     for name in site.names():
         containers = reading.read(site.read(name), site.SITES / name)
         for wanted in {one.archived.replacement for one in containers if one.archived and one.archived.replacement}:
@@ -427,7 +427,7 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
     """L-07: LUMI's images contain all GPU libraries, as in LUMI's recipes; a family may override its site."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
         assert "gpu_option = False" in easyconfig.render(one)
-        # lumi B12, L-04: all devices and LOCAL_RANK as in the LUMI AI Guide, or one device and no LOCAL_RANK
+        # L-04: all devices and LOCAL_RANK as in the LUMI AI Guide, or one device and no LOCAL_RANK
         assert ("gpu_visibility = 'all'" in easyconfig.render(one)) == (one.name == "lumi-multitorch")
     for one in reading.read(site.read("derecho"), site.SITES / "derecho"):
         assert "gpu_option" not in easyconfig.render(one)
@@ -541,7 +541,7 @@ def test_only_what_changed_is_written(read, tmp_path):
 
 
 def test_two_commands_that_render(read, tmp_path):
-    """Generator D7: one waits for the other, so that no file lacks its digest, and counts as edited by a person."""
+    """One command waits for the other, so that no file lacks its digest and counts as edited by a person."""
     containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
     one, other = (rendering.render(container, tmp_path) for container in containers)
     process = multiprocessing.get_context("fork").Process(target=rendering.write, args=([other], tmp_path))
@@ -572,7 +572,7 @@ def test_the_default_version(read, monkeypatch):
 
 
 def test_the_previous_container_is_the_older_one(read):
-    """Use D12.10: history is ordered by date, whatever the versions; by version if there is no date."""
+    """History is ordered by date, whatever the versions; by version if there is no date."""
     records = dated("2.7.0", "20250527") + dated("20240801", "20241007") + dated("2.8.0", "20250601")
     pages = entry.pages(read(HEAD + records))
     assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
@@ -703,7 +703,7 @@ def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, propertie
     [
         # installing one would replace the other's module
         (None, None, 20, r"another container has the same name and suffix \(.*PyTorch.yaml:16\): give"),
-        # N12: the module that is installed last would have the alias, or the module itself hides it
+        # the module that is installed last would have the alias, or the module itself hides it
         ("aliases: [latest]", "aliases: [new, Latest]", 21, "alias 'Latest' is also a name of PyTorch/2.10-"),
         ("aliases: []", "aliases: [{module}]", 21, "alias '{module}' is also a name of PyTorch/{module}"),
         # S004-10: the name without a version can stand for one container only
@@ -711,7 +711,7 @@ def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, propertie
     ],
 )
 def test_names_that_two_records_have(read, tmp_path, first, second, line, expected):
-    """S004-10, N12: commands would take one of them without a word, or call the name ambiguous."""
+    """S004-10: commands would take one of them without a word, or call the name ambiguous."""
     (one,) = read(HEAD + RECORD)
     records = RECORD + RECORD
     if first:
@@ -735,7 +735,7 @@ def test_labels_in_a_family_without_a_suffix(read, tmp_path):
 
 
 def test_aliases_and_defaults_of_one_record(read, tmp_path):
-    """S004-10, N12: its own version, and that of other software, is no alias of another; one default is enough."""
+    """S004-10: an own version, or another software's, is no alias of another record; one default is enough."""
     (one,) = read(HEAD + RECORD)
     assert found(read, tmp_path, f"{HEAD}{RECORD}    aliases: [{one.full_version}, x]\n") == []
     second = RECORD.replace("2.10", "2.11")
@@ -757,7 +757,7 @@ def test_nothing_is_rendered_yet(read, tmp_path):
     assert said.text == f"no container has an easyconfig in {output} yet: run ebsif render --site local"
     one, *others = [rendering.render(container, output) for container in containers]
     rendering.write([one], output)
-    # lumi N3: nor if there is one already, which `ebsif add` wrote
+    # nor if there is one already, which `ebsif add` wrote
     more = read(HEAD + "".join(f"{RECORD}    label: {label}\n" for label in "abcdefg"))
     (said,) = check(more, output, site.read("local"), options=["--site", "local"])
     assert said.text == f"6 of the 7 containers don't have an easyconfig in {output} yet: run ebsif render --site local"

@@ -76,7 +76,7 @@ def test_render_says_what_it_does(place):
 
 
 def test_one_bad_record_does_not_stop_the_others(place):
-    """Admin D7: records that can't be rendered are reported with file and line before anything is written; status 1."""
+    """Records that can't be rendered are reported with file and line before anything is written; status 1."""
     folder = place / "sites/mine/containers"
     (folder / "JAX.yaml").write_text(
         CONTAINERS + "  - {family: jax, version: 1.0}\n  - {family: jaxx, version: 1.1, date: 20250101}\n"
@@ -112,7 +112,7 @@ def test_one_bad_record_does_not_stop_the_others(place):
     ],
 )
 def test_an_image_without_a_name_stops_nothing_else(place, change, problem):
-    """N4: whatever makes the path of an image impossible is reported with its line; the other records go on."""
+    """Whatever makes the path of an image impossible is reported with its line; the other records go on."""
     (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: /apps}}]}}\n")
     (place / "sites/mine/containers/Rel.yaml").write_text(
         f"name: Rel\nfamilies:\n  rel: {{homepage: https://example.org/, init: image{change and f', {change}'}}}\n"
@@ -155,7 +155,7 @@ def test_render_keeps_what_a_person_has_written(place):
 
 
 def test_render_moves_archived_easyconfigs(place):
-    """Lumi W1: the easyconfig of an archived record is below __archive__, and comes back; --except leaves it alone."""
+    """The easyconfig of an archived record is below __archive__, and comes back; --except leaves it alone."""
     records = place / "sites/mine/containers/JAX.yaml"
     folders = (place / "easyconfigs", place / "easyconfigs/__archive__")
     current, archived = (folder / "j/JAX/JAX-0.5.0-20250101.eb" for folder in folders)
@@ -184,7 +184,7 @@ def test_render_moves_archived_easyconfigs(place):
 
 @pytest.mark.parametrize("link", ["j/JAX/JAX-0.4.0-20240101.eb", "__archive__"])
 def test_links_to_archived_easyconfigs(place, link):
-    """Hunt R2.3: a link by which eb finds an archived easyconfig stays; what it leads to is not removed."""
+    """A link by which eb finds an archived easyconfig stays; what it leads to is not removed."""
     archived = place / "easyconfigs/__archive__/j/JAX/JAX-0.4.0-20240101.eb"
     link = place / "easyconfigs" / link
     if link.name == "__archive__":
@@ -269,13 +269,13 @@ def test_list(place):
     assert "\x1b" not in output
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
-    # F5: like grep, no match is status 1; an empty array is JSON
+    # like grep, no match is status 1; an empty array is JSON
     result = run(place, "list", *MINE, "--has", "vllm", status=1)
-    # docs A4: what a record doesn't have may be in the image
+    # what a record doesn't have may be in the image
     said = "ebsif: no container is known to have vllm; the catalog lists the main components only (`ebsif installed "
     assert result.stdout == "" and result.stderr.startswith(f"{said}--has NAME` searches installed modules, `ebsif ")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
-    # docs A6: nothing that is mistyped, or no Python package, becomes part of a command
+    # nothing that is mistyped, or no Python package, becomes part of a command
     mistyped = "no container is known to have pytroch; did you mean pytorch"
     for word, said in (("pytroch", mistyped), ("cuda", "the GPUs of LUMI don't use CUDA: the containers have ROCm\n")):
         result = run(place, "list", "--site", "lumi", "--has", word, status=1)
@@ -288,13 +288,13 @@ def test_list(place):
     assert "torch 2024" not in run(place, "list", "--site", "lumi", "pytorch").stdout
     # a date in place of a version says nothing about the version
     assert "PyTorch/2024" not in run(place, "list", "--site", "lumi", "--has", "torch>=2.10").stdout
-    # issue 19: keywords name what is in an image whose record has no versions, so a version never fits
+    # keywords name what is in an image whose record has no versions, so a version never fits
     full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "xformers").stdout.splitlines()[1:]
     assert full
     assert all("-full-" in line or "-plus-" in line for line in full)
-    # docs A2: the word that was asked for is in the line, without a version
+    # the word that was asked for is in the line, without a version
     assert all(line.endswith(", xformers") for line in full)
-    # docs A2: which is not to say that it is older
+    # which is not to say that it is older
     may_fit = "more have xformers, version not recorded: ebsif list --has xformers\n"
     result = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "xformers>=0.0.20", status=1)
     assert f"ebsif: {len(full)} {may_fit}" in result.stderr
@@ -303,11 +303,11 @@ def test_list(place):
     # where the version is known, the keyword says nothing more
     vllm = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
     assert all((", vllm " in line) != line.endswith(", vLLM") for line in vllm)
-    # docs A2: the package of a software, in containers of another name
+    # the package of a software, in containers of another name
     assert "lumi-multitorch/2.10" in run(place, "list", "--site", "lumi", "--has", "pytorch>=2.10").stdout
     assert run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "PyTorch").stdout
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
-    # use D12.2: hidden also if selected by name, and marked where shown
+    # hidden also if selected by name, and marked where shown
     assert run(place, "list", *MINE, "jax").stdout == output
     archived = "JAX/0.4.0-20240101             3.12    (archived)"
     assert run(place, "list", *MINE, "jax/0.4.0").stdout.splitlines()[1:] == [archived]
@@ -319,7 +319,7 @@ def test_list(place):
 
 
 def test_diff_shows_the_version_of_the_software(place):
-    """docs A9: as the pages do, under the name of its package."""
+    """`diff` lists the software under the name of its package, as the pages do."""
     said = run(place, "diff", "--site", "lumi", "PyTorch/2.7.0", "PyTorch/2.7.1", status=1).stdout
     assert "~ component torch 2.7.0 -> 2.7.1\n" in said
     # without a package of another name, under its own
@@ -336,7 +336,7 @@ def typed(place, *words, output=subprocess.PIPE, **variables):
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])
 def test_a_closed_pipe(place, arguments):
-    """Defects D4, use D12.1, admin D13: a reader that stops is not an error of ours; the status is that of SIGPIPE."""
+    """A reader that stops is not an error of ours; the status is that of SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     result = typed(place, EBSIF, *arguments, output=writing)
@@ -346,7 +346,7 @@ def test_a_closed_pipe(place, arguments):
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"], ["--help"]])
 def test_a_full_disk(place, arguments):
-    """E-15, N23, generator B11: which output can't be written is said once, without Python's own complaint at exit."""
+    """E-15: which output can't be written is said once, without Python's own complaint at exit."""
     with Path("/dev/full").open("w") as full:
         result = typed(place, EBSIF, *arguments, output=full)
     assert result.returncode == 3
@@ -355,14 +355,14 @@ def test_a_full_disk(place, arguments):
 
 @pytest.mark.parametrize("arguments", [["list", "-q", *MINE], ["--help"], ["show", "JAX/0.10.0", *MINE]])
 def test_a_closed_output(place, arguments):
-    """N23: as with `>&-` in the shell; nothing is printed, and nothing else gets the number of standard output."""
+    """After `>&-` nothing is printed, and no other file gets the descriptor of standard output."""
     result = typed(place, "sh", "-c", 'exec "$@" >&-', "sh", EBSIF, *arguments)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("options", [["--stdout"], ["--diff"]])
 def test_a_locale_without_the_characters(place, options):
-    """N22: what the locale can't express is escaped, as in messages."""
+    """What the locale can't express is escaped, as in messages."""
     path = place / "sites/mine/containers/JAX.yaml"
     path.write_text(CONTAINERS.replace("families:\n  jax: {", "families:\n  jax: {description: Gr\u00fc\u00dfe, "))
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -372,7 +372,7 @@ def test_a_locale_without_the_characters(place, options):
 
 
 def test_easyconfigs_in_other_styles(place):
-    """Defects D3: sources as dictionaries, with or without file name, and numbers as values are read, or refused."""
+    """Sources as dictionaries, with or without a file name, and numbers as values are read or refused."""
     text = (
         "easyblock = 'MakeCp'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'http://example.org'\ndescription = 'x'\n"
         "toolchain = SYSTEM\nfiles_to_copy = []\nmoduleclass = 'tools'\nmodextravars = {'OMP_NUM_THREADS': 4}\n"
@@ -422,7 +422,7 @@ def test_show(place):
     newest = run(place, "show", *MINE, "jax")
     assert newest.stdout == shown
     assert "'jax' is JAX/0.10.0-20250601 of the catalog, which has 2 versions (`ebsif list JAX`)\n" in newest.stderr
-    # admin 4: whether the image exists
+    # whether the image exists
     (place / "images").mkdir()
     (place / "images/jax-0.10.0.sif").touch()
     # K-01, K-03: what a module will have of the host
@@ -525,7 +525,7 @@ def test_a_site_may_replace_parts_of_the_projects_catalog(place):
 
 
 def test_no_credential_is_written(place):
-    """G-09, use D11: extend, render and check refuse a password in requirements; no file and no message contains it."""
+    """G-09: extend, render and check refuse a password in requirements; no file and no message contains it."""
     address = "https://bob:S3cr3tPw@example.org/simple"
     (place / "mine.txt").write_text(f"--extra-index-url {address}\neinops\n")
     record = place / "sites/mine/containers/JAX.yaml"
@@ -585,7 +585,7 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     ids=lambda words: " ".join(words[:2]),
 )
 def test_a_wrong_file_of_the_catalog_stops_no_user(place, command):
-    """F-13 (N7): users' commands go on with the rest, and one line says what is left out; the catalog's own don't."""
+    """F-13: users' commands go on with the rest, and one line says what is left out; the catalog's own don't."""
     folder = place / "sites/mine/containers"
     (folder / "Wrong.yaml").write_text(WRONG)
     (folder / "JAX.yaml").write_text(WITH_VENV)
@@ -625,7 +625,7 @@ def test_a_closed_catalog_is_not_an_empty_one(place, command):
 
 @pytest.mark.parametrize("words", [["--add", ""], ["--add", "# rich"]])
 def test_packages_that_can_not_be_meant(place, words):
-    """N16: no easyconfig without packages is written, such as after a variable of the shell that is not set."""
+    """No easyconfig without packages is written, for example when a shell variable is not set."""
     (place / "sites/mine/containers/JAX.yaml").write_text(WITH_VENV)
     result = run(place, "extend", "JAX/0.10.0", *words, "--name", "q", "-n", *MINE, status=3)
     assert "--add names no package: write a name, such as einops" in result.stderr and result.stdout == ""
@@ -633,7 +633,7 @@ def test_packages_that_can_not_be_meant(place, words):
 
 @pytest.mark.parametrize("text", ["", "# site: lumi\n", None])
 def test_a_configuration_without_settings_is_none(place, text):
-    """F-09 (N21): an empty configuration file, one of comments only, and a home that doesn't exist stop nothing."""
+    """F-09: an empty configuration file, one of comments only, and a home that doesn't exist stop nothing."""
     file = place / ".config/ebsif/config.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(text or "")

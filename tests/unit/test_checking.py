@@ -72,7 +72,6 @@ MISTAKES = [
     ("host_programs: {files: [/etc]}", 12, "host_programs.programs: is missing"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
     ("requirements: [a==1]", 12, "requirements need a venv: add 'venv: true', or remove the requirements"),
-    # defects B8
     ("venv: true\n    requirements: [-e /x]", 13, "the module would depend on a directory elsewhere: -e /x"),
     ("wrappers: python", 12, "wrappers: should be a list, or should be 'all', found 'python'"),
     ("masked_paths: 3", 12, "masked_paths: should be a list, or should be a table, found '3'"),
@@ -164,7 +163,7 @@ def one_error(found, expected, file="containers/Tool.yaml"):
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES, ids=[lines for lines, _, _ in MISTAKES])
 def test_mistakes_in_a_record(place, lines, line, expected):
-    """Admin 4, I-10: reported once, with file, the line of the field if there is one, and what is right or to do."""
+    """I-10: reported once, with file, the line of the field if there is one, and what is right or to do."""
     found = findings(place(f"{HEAD}    {lines}\n"))
     # missing values for placeholders, and what needs a venv, concern the record as a whole
     whole = expected.startswith(("there is no value for", "requirements need"))
@@ -173,13 +172,13 @@ def test_mistakes_in_a_record(place, lines, line, expected):
 
 @pytest.mark.parametrize(("before", "after", "line", "expected"), MISTAKES_OF_FILES)
 def test_mistakes_in_a_file(place, before, after, line, expected):
-    """Admin 4: unknown families are reported with the line of the record, not the first line of the file."""
+    """Unknown families are reported with the line of the record, not the first line of the file."""
     assert one_error(findings(place(HEAD.replace(before, after, 1))), expected) == line
 
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES_OF_PROFILES)
 def test_mistakes_in_a_profile(place, lines, line, expected):
-    """Admin 4, I-11: mistakes in a scheduler's settings are reported with their own line; so is a wrong `extends`."""
+    """I-11: mistakes in a scheduler's settings are reported with their own line; so is a wrong `extends`."""
     assert one_error(findings(place(profile=f"{SITE}{lines}\n")), expected, "site.yaml") == line
 
 
@@ -190,7 +189,7 @@ def test_valid_binds_have_no_findings(place):
 
 
 def test_review_comments_are_reported(place):
-    """Admin D11: one warning for each review comment."""
+    """Each review comment causes one warning."""
     lines = (
         "    variant: a  # review: from the file name\n    # review\n    usage: a review\n"
         "    doc: it's one  # review: Anna's\n    support: x# review\n"
@@ -264,7 +263,7 @@ def test_style_is_checked_for_each_kind(tmp_path):
 
 
 def test_without_pycodestyle(place, monkeypatch, capsys):
-    """Admin D2: after a plain installation everything except style is checked, and a message says so once."""
+    """After a plain installation everything except style is checked, and a message says so once."""
     monkeypatch.setitem(sys.modules, "pycodestyle", None)
     settings = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
     assert findings(settings) == []
@@ -275,7 +274,7 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
 
 @pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "output"])
 def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, ebsif, break_it):
-    """Admin 4: unreadable files are findings, too; JSON output stays JSON, and workflows get annotations."""
+    """Unreadable files are findings, too; JSON output stays JSON, and workflows get annotations."""
     settings = place()
     findings(settings)
     monkeypatch.chdir(tmp_path)
@@ -298,7 +297,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, ebsif
     assert one["level"] == "error" and one["path"]
     said = ebsif("check", *arguments, "--format", "github", status=1)
     assert said.out.startswith(f"::error file={one['path']},line={one['line']}::")
-    # docs D1: what was typed is no finding
+    # what was typed is no finding
     for number, option in ((1, "no catalog"), (3, "nowhere")):
         assert ebsif("check", *arguments[:number], option, *arguments[number + 1 :], status=3).err.startswith("ebsif: ")
 
@@ -311,7 +310,7 @@ def test_annotations_are_single_lines():
 
 
 def test_which_sites_are_checked(place, tmp_path, ebsif, monkeypatch):
-    """Admin 4, I-10: those of the catalogs that are named, or of the one in this directory; with --site only that."""
+    """I-10: sites of the catalogs that are named, or of the one in this directory; with --site only that site."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("EBSIF_SITE", raising=False)
     for name in ("mine", "other"):
@@ -347,7 +346,7 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
 
 
 def test_a_wrong_field_hides_nothing(place):
-    """Admin 4: unknown families and other wrong records in the same file are reported as well, each with its line."""
+    """Unknown families and other wrong records in the same file are reported as well, each with its line."""
     wrong = "    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n  - 7\n"
     expected = [
         (12, "unknown key, did you mean 'hash'?"),
@@ -372,7 +371,7 @@ def test_a_wrong_field_hides_nothing(place):
 
 
 def test_all_files_are_reported(place, tmp_path, ebsif, monkeypatch):
-    """Admin 4, F-13: `check` reports the errors in each file of each site, and `list` one of each site, with lines."""
+    """F-13: `check` reports the errors in each file of each site, and `list` one of each site, with lines."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
         place(HEAD.replace("family: tool", "family: tol"), name=name)
@@ -397,7 +396,7 @@ def test_all_files_are_reported(place, tmp_path, ebsif, monkeypatch):
 
 
 def test_the_easyconfigs_that_were_installed(tmp_path, ebsif, monkeypatch):
-    """Admin D2: without a catalog and easyconfigs of one's own, those installed with the project are checked."""
+    """Without a catalog and easyconfigs of one's own, those installed with the project are checked."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     told = ebsif("check", "--all-sites", "--quick")
@@ -412,7 +411,7 @@ NOT_EXAMINED = "1 container not examined, because the image is in no image direc
 
 
 def test_missing_and_changed_images(place, tmp_path):
-    """Admin D3, I-03: missing central images are always reported; --images reports all that are missing or changed."""
+    """I-03: missing central images are always reported; --images reports all that are missing or changed."""
     images = tmp_path / "images"
     # what has too long a name can't be looked for
     others = f"{{path: {tmp_path}/not-mounted}}, {{path: {tmp_path}/{'x' * 300}/images}}"
@@ -469,7 +468,7 @@ CONTENTS = [
 
 @pytest.mark.parametrize(("lines", "expected"), CONTENTS, ids=[lines for lines, _ in CONTENTS])
 def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
-    """I-03, admin 4: check --deep compares Python, environment, packages, components and programs with the record."""
+    """I-03: check --deep compares Python, environment, packages, components and programs with the record."""
     conda = [inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")]
     found = inspection.Inspection("", "", 1, python=PYTHON, components={"rocm": "6.2.4"}, conda=conda)
     monkeypatch.setattr(inspection, "inspect", lambda path, checksum: found)
@@ -524,7 +523,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, ebsif)
 
 
 def test_a_file_that_adds_to_the_projects(tmp_path):
-    """Admin D12: it contains one's own records; the project's families and containers stay, and follow updates."""
+    """The file contains one's own records; the project's families and containers stay, and follow updates."""
 
     def write(folder, text):
         path = tmp_path / folder / "containers/Tool.yaml"
@@ -567,7 +566,7 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
 
 
 def test_a_file_that_is_not_read(tmp_path):
-    """57-h2.1, 57-h2.2: records don't vanish in it without a word, and their easyconfigs aren't called obsolete."""
+    """Files that aren't read are reported, and the easyconfigs of their records aren't called obsolete."""
     first, second, base = (tmp_path / name for name in ("one/mine", "two/mine", "one/base"))
     more = "name: Tool\nextends: true\ncontainers:\n  - {family: tool, version: 2.0, date: 1}\n"
     written = [(first / "containers/Tool.yaml", HEAD), (first / "containers/Other.yml", HEAD)]
@@ -587,7 +586,7 @@ def test_a_file_that_is_not_read(tmp_path):
 
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, ebsif):
-    """Admin D11: doctor reads catalog and image directories of the chosen site, and reports errors in its profile."""
+    """`doctor` reads catalog and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])
     (tmp_path / "root/here").mkdir(parents=True)
     profile = (

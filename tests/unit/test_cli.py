@@ -46,7 +46,7 @@ def run(*arguments, **options):
         (["lock"], "ebsif: no container given"),
         (["lock", "one", "two"], "ebsif: unrecognized arguments: two: usage: ebsif lock [CONTAINER] [OPTION...] "),
         (["list", "--", "x"], "ebsif: unrecognized arguments: x: usage: ebsif list [CONTAINER...] [OPTION...] "),
-        # 60: words of other tools, options without a value
+        # words of other tools, options without a value
         (["uninstall", "mine"], "ebsif: there is no command 'uninstall': did you mean `ebsif remove`? "),
         (["-V"], "did you mean `ebsif --version`? "),
         (["mine", "run", "--", "python"], "ebsif: the command comes first: `ebsif run mine -- python` "),
@@ -71,10 +71,10 @@ def run(*arguments, **options):
         (["job", "x", "train.py", "-N", "2"], "put -- before arguments for the program: `ebsif job x -- train.py -N"),
         (["run", "mine", "python", "-c", "1"], "put -- before the command: `ebsif run mine -- python -c 1` "),
         (["run", "mine"], "give the command to run: ebsif run MODULE -- COMMAND"),
-        # docs A11: the next option that begins so would break scripts
+        # the next option that begins so would break scripts
         (["list", "--sit", "lumi"], "unrecognized arguments: --sit: did you mean --site?"),
         (["help", "isntall"], "there is no command 'isntall'"),
-        # N10: the record of a run is no option, so nothing in it is obeyed
+        # the record of a run is no option, so nothing in it is obeyed
         (["job", "--from", "record.json"], "unrecognized arguments: --from"),
         (["site", "init"], "init needs a name for the site: ebsif site init NAME"),
         (["site", "init", "new", "--json"], "--site and --json are for libraries, not for init"),
@@ -131,7 +131,7 @@ def test_the_help_lists_commands_below_headings(ebsif):
 
 @pytest.mark.parametrize("words", [["-h"], *([name, "-h"] for name in COMMANDS)], ids=lambda words: words[0])
 def test_helps(words, capsys):
-    """Docs D1, D3: -h fits a screen, with all options by name; --help and `ebsif help` are complete."""
+    """-h fits a screen, with all options by name; --help and `ebsif help` are complete."""
 
     def printed(*arguments):
         with contextlib.suppress(SystemExit):
@@ -155,7 +155,7 @@ def test_helps(words, capsys):
 
 
 def test_one_word_per_option():
-    """Use D12: an option means the same in all commands, and has a help; no command has another word for it."""
+    """An option means the same in all commands, and has a help; no command has another word for it."""
     short = {"-h": "--help", "-q": "--quiet", "-v": "--verbose", "-o": "--output", "-n": "--dry-run"}
     short.update({"-r": "--requirements", "-N": "--nodes"})
     flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--rebuild"}
@@ -183,7 +183,7 @@ def test_one_word_per_option():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_that_are_given_twice(name):
-    """H-03, generator D1: both count, or the second one is refused; never the last one in silence, nor the default."""
+    """H-03: both count, or the second one is refused; never the last one in silence, nor the default."""
     for option in parser_of(name)._actions:
         if option.nargs == 0 or not option.option_strings:
             continue
@@ -434,7 +434,7 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
     folder = tmp_path / ".local/lib/python3.11/site-packages"
     for name, version in (("numpy", "1.0"), ("mine", "2.0")):
         add_package(folder, name, version)
-    # defects D3: left behind by an interrupted pip
+    # left behind by an interrupted pip
     (folder / "~umpy-1.0.dist-info").mkdir()
     root = tmp_path / "installation"
     (root / "share/ebsif").mkdir(parents=True)
@@ -493,7 +493,7 @@ def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
 
 
 def test_a_new_software_touches_data_only():
-    """House 2.14: neither packaging nor code names the directories of software or sites."""
+    """Neither packaging nor code names the directories of software or sites."""
     files = ("setup.py", "pyproject.toml", "MANIFEST.in")
     words = set(re.findall(r"\w+", " ".join((CHECKOUT / name).read_text() for name in files)))
     software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}

@@ -147,7 +147,7 @@ DELETION = re.compile(r"^(.*?)\b(?:rm|rmdir|unlink|find .* -delete) ", re.MULTIL
 
 
 def test_no_block_deletes_after_an_unchecked_command():
-    """L1: people paste whole blocks, so what deletes is the first command, or follows `&&`."""
+    """People paste whole blocks, so what deletes is the first command, or follows `&&`."""
     number = 0
     for name, language, text, _ in fences():
         if language == "bash":
@@ -159,7 +159,7 @@ def test_no_block_deletes_after_an_unchecked_command():
 
 
 def test_no_message_advises_deleting_after_an_unchecked_command():
-    """L1: nor do commands that messages, templates and the help of scripts tell people to type."""
+    """No message, template or help text tells people to delete after a command that may have failed."""
     for folder in ("generator/ebsif", "easyblocks"):
         for path in tracked(folder):
             if path.suffix in (".py", ".j2", ".lua", ".tcl"):
@@ -249,7 +249,7 @@ def test_messages_of_the_troubleshooting_page_exist():
 
 
 def test_nothing_tells_people_to_install_what_is_not_published():
-    """Docs A3, N-06: ebsif is on no package index, so whoever registers the name there must reach nobody."""
+    """N-06: ebsif is on no package index, so whoever registers the name there must reach nobody."""
     wrong = re.compile(r"pip3? install (?:-\S+ )*['\"]?ebsif\b(?!-)")
     for path in tracked("*.md", "*.yml", "*.yaml", "*.py", "*.j2", "*.sh"):
         if path.name != "test_command_blocks.py":

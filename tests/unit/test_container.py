@@ -37,7 +37,7 @@ PIP = ("pip", "26.0", "/opt/lib")
 
 
 def test_a_build_directory_with_a_colon():
-    """defects A6: the runtime's options can't escape it, so the error says which directory to change, and how."""
+    """The runtime's options can't escape a colon, so the error says which directory to change, and how."""
     with pytest.raises(EasyBuildError, match=r"The build directory /a:b/c contains a colon.* EASYBUILD_BUILDPATH or"):
         InstallContainer(None, "a.sif", "/a:b/c")
 
@@ -109,7 +109,7 @@ def test_what_to_do_about_a_missing_image():
 
 
 def test_a_module_from_values():
-    """house 2.2: what a module decides from needs the specification and the record, but no installation."""
+    """What a module decides from needs the specification and the record, but no installation."""
     packages = {"image_packages": ["numpy==2.0"], "venv_packages": ["hello==1.0"]}
     record = Record(wrappers=["python"], venv_environment={"PYTHONPATH": "/p"}, **packages)
     record.host_libraries = HostLibrariesRecord(binds=["/usr/lib/libx.so:/host-libraries/libx.so:ro"])
@@ -132,7 +132,7 @@ def test_a_module_from_values():
     # 0b of the field: `module avail` stays a list of modules
     assert listed_packages("user_software", record) == [("hello", "1.0")]
     assert "python" in "".join(help_of(values))
-    # docs F2, N-01: what was added, and the name to type
+    # N-01: what was added, and the name to type
     record.stages, record.venv_packages = [{"name": "a", "requirements": "hello"}], ["hello==1.0", "more==2", "pip==1"]
     assert "Packages that were added to the image: hello 1.0, and 1 more." in help_of(values)
     whole = "Example/1.0-writable-mine-20261128"
@@ -156,7 +156,7 @@ def test_a_module_from_values():
 
 
 def test_a_venv_that_does_not_see_the_image(container, venv):
-    """house 2.3, S001-20: then nothing is installed: pip would install packages of the image again."""
+    """S001-20: then nothing is installed: pip would install packages of the image again."""
     container.seen = [[PIP]]
     created = CommandResult(0, f"program\n{container.next_packages()}", "")
     with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
@@ -164,7 +164,7 @@ def test_a_venv_that_does_not_see_the_image(container, venv):
 
 
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
-    """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden anyway, the installation stops."""
+    """S001-19: pip gets constraints; if a package of the image is hidden anyway, the installation stops."""
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
     before = packages(PIP, numpy)
     before.purelib = PURELIB
@@ -192,7 +192,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
 
 
 def test_pip_of_a_repeated_installation(container, venv, tmp_path):
-    """Issue 20: `upgrade_pip` installs the recorded pip, also if that was the image's, not the newest one."""
+    """`upgrade_pip` installs the recorded pip, also if that was the image's, not the newest one."""
     record = InstallRecord(venv_packages=["hello==1.0"], versions={"pip": "26.0", "ebsif": "1"})
     assert record.replace(venv_packages=["pip==25.1"]).pins == {"pip": "25.1"}
     assert InstallRecord(venv_packages=[]).pins == {}
@@ -206,7 +206,7 @@ def test_pip_of_a_repeated_installation(container, venv, tmp_path):
 
 
 def test_easybuild_documents_the_two_easyblocks():
-    """house 2.1: EasyBuild's documentation generator finds our two easyblocks with their parameters."""
+    """EasyBuild's documentation generator finds our two easyblocks with their parameters."""
     package = "easybuild.easyblocks.generic"
     ours = [one for one in get_easyblock_classes(package) if one.__module__.startswith(f"{package}.container")]
     assert sorted(one.__name__ for one in ours) == ["ContainerInstall", "ContainerVenv"]
@@ -220,7 +220,7 @@ def test_easybuild_documents_the_two_easyblocks():
 
 @pytest.mark.parametrize("easyblock", [ContainerInstall, ContainerVenv])
 def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
-    """house 2.1: what generated tests of easybuild-easyblocks check in each file (`--module-only`: test_lumi)."""
+    """Each easyblock passes what easybuild-easyblocks tests in each file (`--module-only`: test_lumi)."""
     text = Path(sys.modules[easyblock.__module__].__file__).read_text()
     assert re.search(r"^class (\w+)\(", text, re.MULTILINE)[1] == easyblock.__name__
     assert not re.search(r"log\.(error|exception|raiseException)\(", text)
@@ -276,7 +276,7 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     (tmp_path / "1.0").unlink()
     assert update("1.0") == [".modulerc"]
     assert versions.read_text() == "#%Module\nother\n"
-    # hunt R1.3: also in another encoding, in the files of both syntaxes
+    # also in another encoding, in the files of both syntaxes
     theirs, other = b"# \xe9\n", tmp_path / ".modulerc.lua"
     versions.write_bytes(b"#%Module\n" + theirs)
     other.write_bytes(theirs.replace(b"#", b"--") + b'module_version("P/1.0", "2")\n')
@@ -302,7 +302,7 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
         text = add("P/.1.0", "2.0-z")
     expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-z")]
     assert text.splitlines() == expected
-    # defects H7: an alias moves to another version, and back
+    # an alias moves to another version, and back
     for module in ("P/3.0", "P/2.0-x"):
         moved = add(module, "2.0").splitlines()
         stays = [one for one in expected if not re.search(r"\b2\.0\b(?!-)", one)]
@@ -316,7 +316,7 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
 
 @pytest.mark.parametrize("statement", [LUA, TCL])
 def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
-    """L-11 (H7): it ends, unless it may be somebody else's: then eb says that it stays, and where; not the default."""
+    """L-11: the alias ends, unless it may be somebody else's: then eb says where it stays, except for a default."""
 
     def install(*aliases, earlier=()):
         update_modulerc(Generator(statement), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software", earlier)

@@ -91,7 +91,7 @@ def test_a_write_that_fails(tmp_path):
 
 @pytest.mark.parametrize(("source_mode", "mode"), [(0o644, 0o644), (0o640, 0o640), (0o466, 0o664), (0o4777, 0o775)])
 def test_the_copy_keeps_the_mode(tmp_path, source_mode, mode):
-    """defects A11, lumi B8: the source's mode, without write permission for others."""
+    """A copy has the source's mode, without write permission for others."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"image")
     source.chmod(source_mode)

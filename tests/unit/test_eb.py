@@ -21,7 +21,7 @@ from support import attempt, printed, write_program
     ],
 )
 def test_settings_that_easybuild_refuses(tmp_path, words, setting, named):
-    """Defects D3: an unknown variable of EasyBuild and a malformed file are named, without EasyBuild's traceback."""
+    """An unknown variable of EasyBuild and a malformed file are named, without EasyBuild's traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     (tmp_path / "config.cfg").write_text("not ini\n")
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **setting}
@@ -43,7 +43,7 @@ def test_a_signal_while_easybuild_is_configured(monkeypatch):
 
 
 def test_the_scripts_for_the_modules_tool(tmp_path):
-    """House 2.9: bash evaluates the tool's output; arguments are passed unchanged; failures are detected."""
+    """bash evaluates the tool's output; arguments are passed unchanged; failures are detected."""
     tool = write_program(
         tmp_path / "a tool",
         '#!/bin/sh\nshift\n[ "$2" != none ] || exit 1\necho "export DONE=\'$*\' SIF=/a.sif; unset GONE; echo said"\n',

@@ -125,7 +125,7 @@ def test_steps_in_a_file(easybuild, capsys, monkeypatch):
 
 
 def test_a_long_step_in_a_file(capsys, monkeypatch):
-    """E-10, N-04, docs D5: lines say what is being done, and how far it is; ever fewer, and each with something new."""
+    """E-10, N-04: lines say what is being done, and how far it is; ever fewer, and each with something new."""
     assert steps.IN_FILE <= 4.5
     monkeypatch.setattr(steps, "IN_FILE", 0.01)
     noted = threading.Event()
@@ -176,7 +176,7 @@ def test_output_that_nobody_reads(easybuild):
 
 
 def test_impatience(easybuild):
-    """E-10, defects D5: with many Ctrl-C, too, at any time after the first, eb is waited for, which cleans up."""
+    """E-10: with many Ctrl-C, too, at any time after the first, eb is waited for, which cleans up."""
     folder = easybuild("")
     (folder / "bin/eb").write_text(f"""#!/bin/bash
         cd {folder}

@@ -49,7 +49,7 @@ def environment(tmp_path):
 
 
 def test_packages_of_an_environment(environment):
-    """Issue 19, point 6: every package with version and origin; whatever can't be a requirement is named."""
+    """Every package with version and origin; whatever can't be a requirement is named."""
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
     wanted = venv.read(environment)
     fetched = ["cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz"]
@@ -87,7 +87,7 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
 
 
 def test_an_environment_in_user_software(environment, tmp_path):
-    """Issue 19, point 6: a module's user software: the environment is in a subdirectory."""
+    """A module's user software: the environment is in a subdirectory."""
     outer = tmp_path / "user-software"
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
@@ -99,7 +99,7 @@ def test_an_environment_in_user_software(environment, tmp_path):
 
 
 def test_no_environment(tmp_path):
-    """Issue 19, point 6: the error names the path and what is missing."""
+    """The error names the path and what is missing."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/lib/python3.12/site-packages").mkdir(parents=True)
     for name, expected in (

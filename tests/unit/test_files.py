@@ -27,7 +27,7 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number, works):
 
 @pytest.mark.parametrize("kind", ["alone", "held", "of another account", "closed"])
 def test_a_lock_without_a_file(tmp_path, kind):
-    """Hunt R2.1: no file for the lock stays in a directory of easyconfigs, and nobody is kept from working there."""
+    """No file for the lock stays in a directory of easyconfigs, and nobody is kept from working there."""
     path = tmp_path / files.LOCK
     if kind == "held":
         # by a process that removes it
@@ -56,7 +56,7 @@ def test_a_lock_without_a_file(tmp_path, kind):
 
 
 def test_links_in_a_directory_for_one_s_own_group(tmp_path, monkeypatch):
-    """Hunt R2.2: with the umask 002, which a group of one's own allows, one's links are still followed."""
+    """With the umask 002, which a group of one's own allows, one's links are still followed."""
     mode, number = tmp_path.stat().st_mode, tmp_path.stat().st_gid
     tmp_path.chmod(0o775)
     name = pwd.getpwuid(os.geteuid()).pw_name
@@ -73,7 +73,7 @@ def test_links_in_a_directory_for_one_s_own_group(tmp_path, monkeypatch):
 
 
 def test_a_link_stays(tmp_path):
-    """N8, C-04: the file to which a link leads gets the new content, also if it doesn't exist yet."""
+    """C-04: the file to which a link leads gets the new content, also if it doesn't exist yet."""
     (tmp_path / "shared").mkdir()
     for name in ("there", "missing"):
         (tmp_path / name).symlink_to(tmp_path / "shared" / name)

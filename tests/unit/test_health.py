@@ -80,7 +80,7 @@ def test_servers_that_others_could_use(subject, image, user, expected):
         (["torch==2.7.1+rocm6.2.4"], {"rocm": "6.3.4"}, ["6.3", "7.0"], None),
         ([], {"rocm": "5.6.1"}, ["6.1", "7.0"], ERROR),
         ([], {}, ["6.1", "7.0"], None),
-        # generator D3: all numbers that are known count
+        # all numbers that are known count
         ([], {"rocm": "6.2.1"}, ["6.2.4", "7.2"], ERROR),
         ([], {"rocm": "7.2.3"}, ["6.2", "7.2.1"], ERROR),
         ([], {"rocm": "7.2.3"}, ["6.2", "7"], None),

@@ -110,7 +110,7 @@ def test_an_image_without_programs(look):
 
 
 def test_a_command_in_the_same_container(look, tmp_path):
-    """Issue 20: meanwhile another command runs: what it says and its status are known, and not mixed in."""
+    """The output and status of a command that runs meanwhile are known, and not mixed in."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     # at the same time: each waits until the other has opened the pipe
@@ -173,7 +173,7 @@ def test_packages_are_named_once():
 
 
 def test_packages_of_an_old_python(tmp_path):
-    """I-07: a Python without importlib.metadata (3.6, 3.7) lists its packages by the names of their files."""
+    """I-07: a Python without importlib.metadata lists its packages by the names of their files."""
     for name in ("A_b-1.dist-info", "b.egg-info", "c-3.1-py3.6.egg-info", "~d-1.dist-info"):
         (tmp_path / name).mkdir()
     without = "import sys; sys.modules.update({'importlib.metadata': None, 'venv': None})\n"

@@ -92,7 +92,7 @@ def test_what_is_no_sif_file(files, target):
 
 @pytest.mark.parametrize("kind", ["md5", "sha256", "sha512"])
 def test_checksums_of_another_kind(files, target, kind):
-    """R-01, R-03 (H11): what is fetched is compared with a checksum of any kind that EasyBuild supports."""
+    """R-01, R-03: what is fetched is compared with a checksum of any kind that EasyBuild supports."""
     right = hashlib.new(kind, SIF).hexdigest()
     refuse(files.source, target, "'checksums' in the easyconfig has a different one", checksum=(kind, "0" * len(right)))
     get(files.source, target, checksum=(kind, right))
@@ -153,7 +153,7 @@ def test_the_note_is_about_the_image(files, target, monkeypatch, has_links):
 
 
 def test_what_a_killed_process_has_left(files, target):
-    """R-03, security 4: it is removed after a day, not that of a process that may still fetch, nor other files."""
+    """R-03: a leftover is removed after a day; files of a process that may still fetch, and others, stay."""
     left = {}
     for name, age in (("killed", 2), ("running", 0), ("renamed", 2)):
         left[name] = target.parent / f".x.sif.{name}/{'photos' if name == 'renamed' else 'layout'}"
@@ -282,7 +282,7 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
 
 
 def test_which_disk_is_full(tmp_path, monkeypatch):
-    """E-15, N-07, student 8: the directories without free space, their file systems, and what chooses others."""
+    """E-15, N-07: the directories without free space, their file systems, and what chooses others."""
     usage = {tmp_path / "build": 0, tmp_path / "install": 10**12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
     for path in list(usage)[:3]:
         path.mkdir()

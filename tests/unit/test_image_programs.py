@@ -42,7 +42,7 @@ def make_venv(path, sees=None):
 
 
 def test_an_environment_sees_the_packages_of_the_image(tmp_path):
-    """house 2.3, S001-20: if the image's Python is that of a venv, also packages in directories that a .pth adds."""
+    """S001-20: if the image's Python is that of a venv, also packages in directories that a .pth adds."""
     packages, more = make_venv(tmp_path / "image"), tmp_path / "more"
     more.mkdir()
     for folder, name in ((packages, "one"), (more, "two")):
@@ -129,7 +129,7 @@ def place(tmp_path_factory):
 
 
 def test_a_replacement_for_every_python_program(place):
-    """use D1, G-01: for entry points and Python scripts; not for other programs, other Pythons, pip and Python."""
+    """G-01: for entry points and Python scripts; not for other programs, other Pythons, pip and Python."""
     own = {"tool", "no-file", "window", "spawn", *place.scripts} - {"recorded"}
     assert own <= set(place.made)
     # none for the Python that the image's venv is based on, which doesn't see the venv's packages
@@ -139,14 +139,14 @@ def test_a_replacement_for_every_python_program(place):
 
 
 def test_replacements_run_the_venvs_python(place):
-    """use D1, G-01: entry points as pip writes them, also in a directory with a blank; child processes, too."""
+    """G-01: entry points as pip writes them, also in a directory with a blank; child processes, too."""
     for name in ("tool", "no-file", "window"):
         assert run(place.venv / "bin" / name, "a b", "*") == [f"{place.venv} a b * 0"]
     assert run(place.venv / "bin/spawn") == [str(place.venv)]
 
 
 def test_replacements_run_the_original_script(place):
-    """use D1, G-01: a script has its own name, file and search path; options in its first line apply."""
+    """G-01: a script has its own name, file and search path; options in its first line apply."""
     for name in place.scripts - {"recorded"}:
         file = place.image / "bin" / name
         told, last = run(place.venv / "bin" / name, "x y")
@@ -155,14 +155,14 @@ def test_replacements_run_the_original_script(place):
 
 
 def test_packages_are_listed_without_pip(place):
-    """G-11, defects B13: packages with missing or invalid metadata are left out, the others are listed."""
+    """G-11: packages with missing or invalid metadata are left out, the others are listed."""
     command = [place.image / "bin/python", LIST_PACKAGES]
     _, _, *lines = printed(command).splitlines()
     assert [line.split()[0] for line in lines] == ["broken", "entry_points", "RECORD", "tool"]
 
 
 def test_a_venv_uses_the_images_pip(tmp_path):
-    """Issue 20: pip in a venv runs the image's pip, which installs into the venv, and upgrades itself there."""
+    """pip in a venv runs the image's pip, which installs into the venv, and upgrades itself there."""
     image, venv = make_venv(tmp_path / "image"), tmp_path / "venv"
     packages = make_venv(venv, sees=tmp_path / "image")
     pip = distribution("pip")

@@ -68,7 +68,7 @@ def test_sources_are_read(text, parts):
         ("library://x/y", r"\(`apptainer pull FILE.sif library://x/y`\)"),
         ("oras://registry.example/X:1", "lower case"),
         ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
-        # issue 60: not of Docker Hub
+        # not of Docker Hub
         ("oras://registry.example", "has no path after the host: oras://registry.example/PATH:TAG"),
         (f"oras://registry.example:5000@{DIGEST}", "the host: oras://registry.example:5000/PATH:TAG"),
         ("docker://user:secret@registry.example/x", "apptainer registry login"),
@@ -90,7 +90,7 @@ def test_wrong_sources_are_explained(text, problem):
 
 
 def test_remedies_name_the_runtime_that_is_there(tmp_path, monkeypatch):
-    """Wing D10: where it is called singularity, commands to type begin with that."""
+    """Where the runtime is called singularity, commands to type begin with that."""
     write_program(tmp_path / "singularity", "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="`singularity pull FILE.sif library://x/y`"):

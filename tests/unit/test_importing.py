@@ -154,7 +154,7 @@ def imported(paths, folder, profile):
 
 @pytest.mark.parametrize("name", sorted({fact["name"] for fact in FACTS}))
 def test_imported_containers_equal_the_catalogs(name, lumi, tmp_path):
-    """Admin D6: every container of LUMI, of all generations, gives the same module."""
+    """Every container of LUMI, of all generations, gives the same module."""
     ours = {one.easyconfig_name: one for one in reading.read(lumi, LUMI)}
     facts = [fact for fact in FACTS if fact["name"] == name]
     places = {True: tmp_path / "__archive__", False: tmp_path / "now"}
@@ -190,7 +190,7 @@ def compare(made, ours):
     footer = dict.fromkeys(("EXPORTCCPE", "SWITCHTOCCPE") if made.name == "ccpe" else ())
     assert {**made.variables, **footer} == {**ours.variables, **footer}
     # one container has different versions in file name and suffix: the file name is right; the recipe of another has a
-    # version that isn't in the image (docs A13)
+    # version that isn't in the image
     rocm = made.components.get("rocm")
     assert rocm in (ours.components.get("rocm"), "5.5.3", "6.3", None) or "-noRocm-" in made.module
     if made.name != "ccpe":
@@ -262,7 +262,7 @@ moduleclass = 'tools'
 
 
 def test_nothing_is_dropped_silently(lumi, tmp_path):
-    """Admin section 2: whatever has a field becomes data, everything else is reported with its line."""
+    """Whatever has a field becomes data, everything else is reported with its line."""
     path = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     (found,), (made,) = imported([path], tmp_path, lumi)
     lines = STRANGE.splitlines()
@@ -355,14 +355,14 @@ def left_in(found):
     ],
 )
 def test_commands_are_understood_as_a_whole_or_listed_as_a_whole(lumi, tmp_path, command):
-    """Admin section 2, N19: nothing of a command is taken over that does more than a record can say."""
+    """Nothing of a command is taken over that does more than a record can say."""
     found = recipe.read(written(tmp_path, "Tool-1.0.eb", with_commands(f"'true', {command!r}")), lumi)
     assert left_in(found) == [12]
     assert any(text.startswith(f"postinstallcmds: {command}") for _, text in found.left)
 
 
 def test_comments_are_listed(lumi, tmp_path):
-    """Issue 47: comments are listed with their lines; who wrote the recipe stands at its record, too."""
+    """Comments are listed with their lines; who wrote the recipe stands at its record, too."""
     text = with_commands("'true',  # why") + "modluafooter = '-- a reason'\n"
     text = text.replace("\neasyblock", "# By A. Person of B\n#####\n\neasyblock", 1)
     result, _ = import_one(tmp_path, text, lumi)
@@ -382,7 +382,7 @@ def test_comments_are_listed(lumi, tmp_path):
     ],
 )
 def test_calls_of_pip_in_the_container(commands, expected, lumi, tmp_path):
-    """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements or stages."""
+    """pip in `singularity exec --bind ... bash -c '...'` becomes requirements or stages."""
     block = ", ".join(f"local_exec + {command!r}" for command in commands)
     found, made = import_one(tmp_path, with_commands(block), lumi)
     assert left_in(found) == []
@@ -391,7 +391,7 @@ def test_calls_of_pip_in_the_container(commands, expected, lumi, tmp_path):
 
 
 def test_the_conda_environment_for_pip(lumi, tmp_path):
-    """Admin section 2: its activation is kept even if only pip's command line names it."""
+    """The environment's activation is kept even if only pip's command line names it."""
     command = "local_exec + \"bash -c 'source /opt/conda/bin/activate ai ; pip install rich'\""
     _, made = import_one(tmp_path, with_commands(command), lumi)
     assert (made.init, made.conda_root, made.conda_env) == ("conda-injected", "/opt/conda", "ai")
@@ -410,7 +410,7 @@ def test_the_conda_environment_for_pip(lumi, tmp_path):
     ],
 )
 def test_unsupported_uses_of_pip(command, lumi, tmp_path):
-    """N19: commands that stages can't express are left to the user."""
+    """Commands that stages can't express are left to the user."""
     found, made = import_one(tmp_path, with_commands(f"local_exec + {command!r}"), lumi)
     assert left_in(found) == [12]
     assert (made.requirements, found.record["venv_name"]) == (None, "tool")
@@ -444,13 +444,13 @@ def test_no_credential_is_imported(lumi, tmp_path):
     ],
 )
 def test_compound_commands_are_refused(text, reason):
-    """Admin section 2, issue 17.4: they are never treated as the simple commands they contain."""
+    """Compound commands are never treated as the simple commands they contain."""
     with pytest.raises(ValueError, match=reason):
         shellcommands.simple_commands(text)
 
 
 def test_messages_keep_paths_and_order(lumi, tmp_path):
-    """Issue 17: values are shortened, with an ellipsis, never in the middle of a credential (G-09); sorted by line."""
+    """Values are shortened, with an ellipsis, never in the middle of a credential (G-09); sorted by line."""
     value = "x" * 130 + " https://me:Passw0rd123456789@example.org/simple/packages"
     text = with_commands(f"'touch a', 'touch {value}'") + f"local_long = {value!r}\n"
     folder = tmp_path / ("d" * 200) / ("e" * 200)
@@ -478,7 +478,7 @@ IN_LUA = "local binds = '/must,' .. \"/may:/may\" .. os.getenv('MORE')\n"
     ],
 )
 def test_binds_are_compared_with_the_sites(lines, missing, more, tmp_path):
-    """Admin D6, issue 17: what the site would add is listed, what the easyconfig adds is in the record."""
+    """What the site would add is listed, what the easyconfig adds is in the record."""
     binds = site.Binds(required=["/must"], optional=["/may", "/maybe"])
     profile = site.Site(name="mine", description="x", binds=binds)
     result = recipe.read(written(tmp_path, "Tool-1.0.eb", with_commands() + lines), profile)
@@ -487,7 +487,7 @@ def test_binds_are_compared_with_the_sites(lines, missing, more, tmp_path):
 
 
 def test_texts_about_one_version_stay_in_the_record(lumi, tmp_path):
-    """Admin section 2, issue 17: a text with a version would be wrong for the next container of the family."""
+    """A text with a version would be wrong for the next container of the family."""
     for text, in_family in (("A tool.", True), ("Tool 1.0, a tool.", False), ("For CUDA 12.4.", False)):
         more = "modloadmsg = 'Tool 1.0 is here.'\nwhatis = ['A tool']\n"
         _, made = import_one(tmp_path, with_commands().replace("= 'x'", f"= {text!r}") + more, lumi)
@@ -499,7 +499,7 @@ def test_texts_about_one_version_stay_in_the_record(lumi, tmp_path):
 
 
 def test_a_description_that_is_a_manual(lumi, tmp_path):
-    """lumi A10: the report names a long text, which describes variables and scripts of the recipe."""
+    """The report names a long text, which describes variables and scripts of the recipe."""
     for number, expected in ((10, []), (11, ["description, 11 lines: shorten it to what is true of our module"])):
         text = with_commands().replace("= 'x'", f"= {chr(10).join(['SIF is set'] * number)!r}")
         found, _ = import_one(tmp_path / str(number), text, lumi)
@@ -507,7 +507,7 @@ def test_a_description_that_is_a_manual(lumi, tmp_path):
 
 
 def test_an_easyconfig_without_homepage(lumi, tmp_path):
-    """Issue 17.4: import and the written file report it, before render does."""
+    """`import` and the written file report it, before `render` does."""
     found, _ = import_one(tmp_path, with_commands().replace("'https://example.org'", "''"), lumi)
     assert "there is no homepage, and EasyBuild wants one" in [message for _, message in found.left]
 
@@ -529,7 +529,7 @@ def test_an_easyconfig_without_homepage(lumi, tmp_path):
     ],
 )
 def test_other_easyconfigs(text, expected, lumi, tmp_path):
-    """N19: an error, no traceback."""
+    """Easyconfigs of another kind cause an error, not a traceback."""
     path = tmp_path / "x.eb"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(easyconfigfile.ImportingError, match=expected):
@@ -537,7 +537,7 @@ def test_other_easyconfigs(text, expected, lumi, tmp_path):
 
 
 def test_a_site_without_families(tmp_path):
-    """Admin D6: one file with one family, placeholders for parts of names; no activation without Python."""
+    """One file has one family, with placeholders for parts of names; without Python nothing is activated."""
     facts = [fact for fact in FACTS if fact["name"] in ("PyTorch", "rocm")]
     local = site.read("local")
     paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
@@ -557,7 +557,7 @@ def test_a_site_without_families(tmp_path):
 
 
 def test_two_easyconfigs_for_one_module(lumi, tmp_path):
-    """Admin D6, D7: two easyconfigs of one module, one with another file name, are what `ebsif check` reports."""
+    """Two easyconfigs of one module, one with another file name, are what `ebsif check` reports."""
     fact = next(fact for fact in FACTS if fact["name"] == "mpi4py")
     text = in_todays_style(fact)
     texts = {fact["easyconfig"]: text, "mpi4py-other.eb": text.replace("3.1.4-dockerhash-", "3.1.4-dockerhash-0")}
@@ -567,7 +567,7 @@ def test_two_easyconfigs_for_one_module(lumi, tmp_path):
 
 
 def test_the_command(tmp_path):
-    """Admin D6: a file that loads without changes; status 0 if everything was understood, 1 if not, 2 for bad input."""
+    """A file that loads without changes; status 0 if everything was understood, 1 if not, 2 for bad input."""
 
     def run(*arguments, status):
         result = run_ebsif(["import", "--site", "lumi", *arguments], tmp_path)

@@ -138,7 +138,7 @@ def test_a_library_of_the_system(tried):
 
 
 def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
-    """V-04, requirement-sets 2: what a compiled module lacks is named at once; not what the process has loaded."""
+    """V-04: what a compiled module lacks is named at once; not what the process has loaded."""
 
     def link(name, *options):
         command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, *options]
@@ -172,7 +172,7 @@ def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
     ],
 )
 def test_what_is_known_to_help(tried, error, expected):
-    """V-04, requirement-sets 1b, 2b: a library that the package looks for itself, a module of another package."""
+    """V-04: a library that the package looks for itself, a module of another package."""
     (problem,) = tried({"mine": f"raise {error}"}, requires=["pkg_resources"])["problems"]
     said = remedy(problem)
     assert expected in said
@@ -218,7 +218,7 @@ def test_builds_for_another_torch(torch, version, lines):
     ],
 )
 def test_only_pytorch_publishes_builds_for_each_torch(tried, tmp_path, name, expected):
-    """F-10, student 2: PyTorch's index is only named for PyTorch's own packages; others can be built."""
+    """F-10: PyTorch's index is only named for PyTorch's own packages; others can be built."""
     add_package(tmp_path, "torch", "2.8+cpu")
     module = name.replace("-", "_")
     files = {name: [f"{module}/__init__.py", f"{module}/_C.so"]}

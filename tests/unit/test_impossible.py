@@ -36,7 +36,7 @@ def said(monkeypatch):
 
 
 def test_all_pins_at_once(said):
-    """N-07, E-11, student 11, requirement-sets 5: all of them, why, and the ways out as commands, the safest first."""
+    """N-07, E-11, student 11: all of them, why, and the ways out as commands, the safest first."""
     text, _ = said(["einops", "torch==2.9.1", "numpy == 1.22.4 # old", "sympy==1.13"])
     assert text == (
         "what you ask for has other versions than packages that are built for this machine:\n"
@@ -51,7 +51,7 @@ def test_all_pins_at_once(said):
 
 
 def test_packages_for_another_torch(said):
-    """N-07, E-12, student 2: each release of torchvision and torchaudio is for one of torch, which the image keeps."""
+    """N-07, E-12: each release of torchvision and torchaudio is for one of torch, which the image keeps."""
     text, _ = said(["torchvision==0.20.1", "torchaudio==2.5.1"])
     for pin in ("torchvision==0.20.1", "torchaudio==2.5.1"):
         needs = f"and {pin.partition('=')[0]} of this version needs torch 2.5"
@@ -88,7 +88,7 @@ def test_what_is_possible(said, wanted, own, starts):
 
 
 def test_packages_for_gpus_only(said):
-    """N-07, student 6: what is only for GPUs fails in an image for CPUs; it is said together with the pins."""
+    """N-07: what is only for GPUs fails in an image for CPUs; it is said together with the pins."""
     text, _ = said(["einops", "flash_attn>=2", "numpy==1.22.4", "mamba-ssm[dev]"])
     assert "    ebsif list --has numpy==1.22.4\nthe image has torch 2.13.0+cpu, which is for CPUs" in text
     assert ", but these packages are only for GPUs: flash-attn, mamba-ssm\n" in text
@@ -118,7 +118,7 @@ def test_packages_for_gpus_in_images_for_gpus(said, monkeypatch, torch):
     ],
 )
 def test_images_without_a_compiler_for_gpus(said, monkeypatch, torch, wanted, there, compiler):
-    """N-07, issue 60: said before pip starts; not refused, because a wheel may fit."""
+    """N-07: said before pip starts; not refused, because a wheel may fit."""
     answer = {"side_effect": inspection.InspectionError("no image")} if there is None else {"return_value": there}
     monkeypatch.setitem(THERE, "torch", torch)
     monkeypatch.setattr(inspection, "programs_of", Mock(**answer))

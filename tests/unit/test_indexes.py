@@ -89,7 +89,7 @@ def said(monkeypatch, index):
 
 
 def test_names_that_exist_nowhere(said):
-    """N-07, issue 60: all of them at once, with a name that exists, and what to do if another index has them."""
+    """N-07: all of them at once, with a name that exists, and what to do if another index has them."""
     text = said(["einops", "transfomers>=4 # typo", "No_Such.Thing[extra]; python_version > '3'", "moved"])
     assert text == (
         "no package index has transfomers (did you mean transformers?), no-such-thing\n"
@@ -195,7 +195,7 @@ def test_indexes_with_logins(said, index, tmp_path, monkeypatch):
 
 
 def test_addresses_from_an_index(tmp_path):
-    """N-07, issue 60: a file of this machine to which an index refers isn't opened."""
+    """N-07: a file of this machine to which an index refers isn't opened."""
     (tmp_path / "a-1-py3-none-any.whl.metadata").write_text("Requires-Dist: torchvision\n")
     named = offers.PackageFile(f"{tmp_path.as_uri()}/a-1-py3-none-any.whl", has_metadata=True)
     assert offers.requirements_of(named) is None

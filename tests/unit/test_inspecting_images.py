@@ -24,7 +24,7 @@ def runtime(tmp_path, monkeypatch):
 
 
 def test_the_runtime_has_the_environment_of_installations(runtime, tmp_path, monkeypatch):
-    """Issue 18.4: the caller's environment is filtered by the same rules, with the runtime's own directories kept."""
+    """The caller's environment is filtered by the same rules, with the runtime's own directories kept."""
     runtime('env -0 >"$0.environment"\nprintf "%s\\n" "$*" >>"$0.calls"\ncat')
     for name, value in {**KEPT_AWAY, "APPTAINER_TMPDIR": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
@@ -43,7 +43,7 @@ def test_the_runtime_has_the_environment_of_installations(runtime, tmp_path, mon
 
 @pytest.mark.parametrize(("prints", "expected"), [("yes", "prints more than 0 MB"), ("sleep 60", "doesn't answer")])
 def test_programs_of_an_image_that_never_end(runtime, monkeypatch, prints, expected):
-    """P-06, security 8: neither output nor time without end; what was started is ended."""
+    """P-06: neither output nor time without end; what was started is ended."""
     runtime(prints)
     monkeypatch.setattr(inspection, "SECONDS", 5)
     monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
@@ -53,7 +53,7 @@ def test_programs_of_an_image_that_never_end(runtime, monkeypatch, prints, expec
 
 @pytest.mark.parametrize("printed", ["{}", "5", "[]", "{'prefix': 1}", "", "x", "None"])
 def test_a_python_that_prints_something_else(runtime, printed):
-    """P-06, security 8: an image whose python3 isn't Python has none."""
+    """P-06: an image whose python3 isn't Python has none."""
     runtime(f"cat <<'END'\n{printed}\nEND")
     found = inspection.with_python(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1))
     assert found.python is None
@@ -86,7 +86,7 @@ def test_labels_that_are_something_else(runtime, labels):
     ],
 )
 def test_files_that_can_not_be_inspected(tmp_path, name, expected):
-    """Issue 17.7: the error says what the file is and what to do, before a program starts."""
+    """The error says what the file is and what to do, before a program starts."""
     (tmp_path / "a b").mkdir()
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(inspection.InspectionError, match=expected):

@@ -92,7 +92,6 @@ def test_one_that_is_named(tool_site, installer, capsys, ebsif):
     assert not installer.runs
     said = capsys.readouterr().err
     assert "Tool/1.0 is installed already: nothing to do (--rebuild installs it again)\nload it with: module " in said
-    # docs D8
     said = json.loads(ebsif("install", "tool", "--json").out)
     assert (said["module"], said["new"]) == ("Tool/1.0", False) and said["load"].endswith("module load Tool/1.0")
     # EasyBuild's scheme of categories puts the class before the name; cron doesn't install it again each day
@@ -129,7 +128,7 @@ def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, ebsif):
 
 
 def test_a_module_that_another_eb_installs(tmp_path, monkeypatch):
-    """N1: EasyBuild only says that there is a lock; an eb that was killed leaves one, too."""
+    """EasyBuild only says that there is a lock; an eb that was killed leaves one, too."""
     path = tmp_path / "Tool-1.0.eb"
     place = framework.ModulePlace(path, tmp_path, "Tool/1.0", tmp_path / "1.0.lua", tmp_path / "software")
     error = "Installation of Tool-1.0.eb failed: Lock /software/.locks/a.lock already exists, aborting!"

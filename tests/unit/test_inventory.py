@@ -246,7 +246,7 @@ def test_images_of_others(eb_prefix, tmp_path):
     (tmp_path / "a.sif").unlink()
     assert state(root)[0].problem.endswith(f" is gone{remedy}")
     assert report.state_of(search.installations()[0][0], {}) == ["image gone"]
-    # 57-h1.11: where that module is still installed, one command does both, or only the others have to be
+    # where that module is still installed, one command does both, or only the others have to be
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
     both = f"and this module again with `eb --rebuild {copy_of(base, BASE)} {copy}`"
@@ -563,7 +563,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
 
 
 def test_lists_are_newest_first(eb_prefix, ebsif):
-    """Issue 47, point 3, H-01: containers, one's own modules and installations; what is installed here is marked."""
+    """H-01: containers, one's own modules and installations; what is installed here is marked."""
 
     def age(module):
         version = module.partition("/")[2].partition("-")[0]
@@ -593,7 +593,7 @@ def test_lists_are_newest_first(eb_prefix, ebsif):
 
 
 def test_showing_what_is_installed(eb_prefix, ebsif):
-    """Issue 47, point 3: what is installed comes first, and is said; programs as they are typed; as data."""
+    """What is installed comes first, marked as such, with programs as they are typed; --json has the same."""
     root = eb_prefix.install(BASE, text="")
     (root / "bin").mkdir()
     for name in ("torchrun", "python", "start-shell"):

@@ -121,7 +121,7 @@ def test_containers_see_the_list_of_nodes_of_pbs():
 
 
 def test_options_of_ones_own_win_with_pbs(tmp_path):
-    """Issue 23, point 4: PBS takes the first value of a resource, and the last one of other options."""
+    """PBS takes the first value of a resource, and the last one of other options."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/site.yaml").write_text(
         "name: mine\ndescription: Mine\nscheduler:\n  kind: pbs\n  default_partition: q\n"
@@ -222,17 +222,15 @@ def test_the_program_is_passed_unchanged(words):
         ("M/1 --install a.eb", 2, "name either a module or --install EASYCONFIG"),
         ("M/1 --nodes 0 -- a", 2, "'0' is not a positive number"),
         ("M/1 --time soon -- a", 2, "'soon' should be a duration: minutes, "),
-        # N24
         ("M/1 --time 00:00:00 -- a", 2, "'00:00:00' should be longer than 0, which Slurm takes for no"),
         ("M/1 --data /x:/y:ro -- a", 2, "--data /x:/y:ro: should be PATH or PATH:/TARGET, without"),
-        # use D12.3 to 5
         ("M/1 --submit -- missing.py", 3, "missing.py does not exist in "),
         ("M/1 -- python", 3, "add what python should run: train.py, or -m MODULE"),
         ("M/1 -- srun a.py", 3, "the batch script starts the container, the ranks and python itself: give"),
         ("M/1 -- torchrun a.py", 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         ("--site lumi PyTorch/2.2.0 -- a", 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         ("M/1 train.py", 2, "unrecognized arguments: train.py: put -- before arguments for the"),
-        # 60.2: as people type for schedulers
+        # as people type for schedulers
         ("M/1 --gpus 2 -- a", 2, "unrecognized arguments: --gpus 2: for --gpus, use --gpus-per-node (see"),
         ("M/1 -t10 -n 4 -- a", 2, "for -t, use --time; for -n, use --nodes and --tasks-per-node (see"),
         ("M/1 -a 0-9 --qos=x -- a", 2, "use --scheduler=--array=0-9; for --qos, use --scheduler=--qos=x"),
@@ -240,12 +238,10 @@ def test_the_program_is_passed_unchanged(words):
         (f"M/1 --submit -- {__file__}", 3, "there is no module M/1 on this machine; nothing was submitted"),
         (f"M/1 --submit --data gone:/data -- {__file__}", 3, "gone, which --data names, does not exist"),
         ("M/1 --data a:/ -- a", 2, "--data a:/: / can't be a directory in the container: write FILE:/data"),
-        # 57-h3.7
         ("M/1 --data a://user-software/ -- a", 2, "/user-software belongs to the module: write FILE:"),
         ("M/1 --data a:/runscripts/x -- a", 2, "/runscripts/x belongs to the module: write FILE:"),
         ("M/1 --signal 1800 -- a", 3, "--signal 1800 is not before the end of a job of 00:30:00"),
         ("M/1 --signal 60 --time 0:02:00 -- a", 3, "--signal 60: sbatch may send it 60 seconds early, when a job of"),
-        # 57-h3.4
         (
             "M/1 --signal 65536 --time 2-0 -- a",
             3,
@@ -267,7 +263,7 @@ def test_the_program_is_passed_unchanged(words):
     ],
 )
 def test_errors_name_cause_and_remedy(words, status, expected):
-    """N24: errors name the problem, the known values and the remedy; status 2 for wrong usage."""
+    """Errors name the problem, the known values and the remedy; status 2 for wrong usage."""
     result = run(*shlex.split(words), PATH="/nowhere")
     assert (result.returncode, result.stdout) == (status, "")
     assert expected in result.stderr
@@ -275,7 +271,7 @@ def test_errors_name_cause_and_remedy(words, status, expected):
 
 @pytest.mark.parametrize("words", [["python", "train.py"], ["/usr/bin/python3.12", "train.py"], ["train.py"]])
 def test_python_as_the_program(words):
-    """use D12.3: `-- python train.py` runs train.py, and the job is called train."""
+    """`-- python train.py` runs train.py, and the job is called train."""
     text = script("local", program=words)
     assert text.endswith("conda-python-distributed train.py\n")
     assert header(text)[0] == "--job-name=train"
@@ -295,12 +291,12 @@ def test_python_as_the_program(words):
     ],
 )
 def test_the_name_that_a_program_gives_a_job(words, name):
-    """Generator B5: any program gives a name that schedulers take, and that fits into the name of a file."""
+    """Any program gives a name that schedulers take, and that fits into the name of a file."""
     assert header(script("local", program=words))[0] == f"--job-name={name}"
 
 
 def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
-    """Generator B7: names of files that aren't UTF-8 reach the program as they were typed, however the script goes."""
+    """Names of files that aren't UTF-8 reach the program as they were typed, however the script goes."""
     name = b"d\xe9.csv"
     words = ["job", "M/1", "--", "-m", "package", os.fsdecode(name)]
     assert cli.main(words) == 0
@@ -317,7 +313,7 @@ def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
 
 
 def test_the_result_for_programs(tmp_path, ebsif):
-    """Docs D8, F4: --json has the module, the script and the jobs; the script says how to submit it as it is called."""
+    """`--json` has the module, the script and the jobs; the script says how to submit it as it is called."""
     place = tmp_path / "a b.sh"
     for more, file, name in ([], None, "FILE"), (["-o", str(place)], str(place), f"'{place}'"):
         said = json.loads(ebsif("job", "M/1", "--json", *more, "--", "t.py").out)
@@ -331,7 +327,7 @@ def test_the_result_for_programs(tmp_path, ebsif):
 
 
 def test_a_catalog_that_is_named_twice(tmp_path, monkeypatch, ebsif):
-    """Generator B9: a run that is repeated as its record says records the same line again."""
+    """A run that is repeated as its record says records the same line again."""
     (tmp_path / "config.yaml").write_text(f"catalogs: [{tmp_path}]\n")
     monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
     texts = []
@@ -348,7 +344,7 @@ def test_data_at_one_place(tmp_path):
 
 
 def test_containers_by_module_name():
-    """use D12.4: NAME/VERSION of the catalog is its module; unknown names are reported and written unchanged."""
+    """NAME/VERSION of the catalog is its module; unknown names are reported and written unchanged."""
     arguments = ["--site", "lumi", "--account", "A"]
     result = run("PyTorch/2.7.0", *arguments, "--", __file__)
     assert "\nmodule load LUMI PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527\n" in result.stdout
@@ -492,7 +488,7 @@ def test_servers_of_an_installed_module(eb_prefix, capsys, packages, options, ex
 
 
 def test_time_limits_in_days(tmp_path):
-    """use D12.5: a time limit in any of Slurm's forms, for PBS as well; a message names the written file."""
+    """A time limit in any of Slurm's forms, for PBS as well; a message names the written file."""
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):
         assert line in header(script(name, "--time", "2-00:00:00"))
     durations = {"30": "00:30:00", "10:00": "00:10:00", "90:30": "01:30:30", "1:00:00": "01:00:00", "0-12": "12:00:00"}
@@ -549,7 +545,7 @@ def test_installing_on_a_compute_node(name, expected, tmp_path):
 
 
 def test_what_every_scheduler_can_do():
-    """Issue 23, point 4: options of the scheduler, and a timer that sends the signal where the scheduler sends none."""
+    """The script has options of the scheduler, and a timer that sends the signal where the scheduler doesn't."""
     own = ["--scheduler", "-J 0-9 -M a@b.org", "--scheduler", "-r y"]
     text = script("derecho", *own, "--time", "2-00:00:00", "--signal", 300)
     assert header(text)[-4:-2] == ["-J 0-9 -M a@b.org", "-r y"]
@@ -632,7 +628,7 @@ def test_a_signal_before_the_shell_of_a_rank_knows_its_program(tmp_path):
     ],
 )
 def test_the_program_in_the_record(words, program, tmp_path):
-    """T-11, 57-h3.2: the file that python or a launcher runs is found once, and recorded with its digest."""
+    """T-11: the file that python or a launcher runs is found once, and recorded with its digest."""
     words = words.split()
     assert job.program_file(words) == program
     for name in ("error", "train", "train.py", "fsdp.yaml"):
@@ -653,7 +649,7 @@ def recorded(scripts, folder, *words, **environment):
 
 
 def test_the_environment_in_the_record(tmp_path):
-    """T-11, 57-h3.6: what the site, we and an active environment set is recorded, not what all containers have."""
+    """T-11: what the site, we and an active environment set is recorded, not what all containers have."""
     scripts, settings = tmp_path / "runscripts", tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
     settings.write_text(
@@ -713,7 +709,7 @@ def test_a_scheduler_that_says_more(tmp_path, monkeypatch, kind, printed, wanted
 
 
 def test_a_script_that_can_not_be_written(tmp_path):
-    """E-15, A0, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
+    """E-15, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):

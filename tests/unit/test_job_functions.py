@@ -201,7 +201,7 @@ def test_a_job_leaves_the_copies_of_others(name, batch):
     ],
 )
 def test_a_pbs_job(batch, variables, name):
-    """Issue 23, point 5, S004-03: no server or brackets in names of files; the ranks meet on the first node."""
+    """S004-03: no server or brackets in names of files; the ranks meet on the first node."""
     values = 'echo "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"'
     _, said, _ = batch.run(f'source "$RUNSCRIPTS/job.bash" pbs train\n{values}', **variables)
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
@@ -236,7 +236,7 @@ def test_the_id_by_which_a_server_is_found(batch, kind, variables, described, kn
 
 
 def test_the_other_name_of_the_runtime(batch, tmp_path):
-    """wing D9: where the runtime is called apptainer only, the record is written and caches are removed, too."""
+    """Where the runtime is called apptainer only, the record is written and caches are removed, too."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for program in ("bash", "env", "mkdir", "touch", "rm"):

@@ -144,7 +144,7 @@ def test_a_kernel_of_the_newest_extension(two, tmp_path, ebsif):
 
 
 def test_a_kernel_that_a_person_has_edited(two, ebsif):
-    """hunt U1.5: a variable in kernel.json is kept aside when the kernel is installed again, and only then."""
+    """A variable in kernel.json is kept aside when the kernel is installed again, and only then."""
     for _ in range(2):
         assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
     path = two.mine / "m1/kernel.json"

@@ -122,14 +122,14 @@ def test_variables_of_the_easyconfig(tmp_path):
     script = f"source '{root}/share/ebsif/container.sh'"
     script = f"{script} load; {show}; {script} unload; {show}"
     said = printed(["bash", "-c", script], env={"PATH": "/usr/bin:/bin", "BASE": "/base"}).splitlines()
-    # H21: a comma in the path of a copy
+    # a comma in the path of a copy
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
     set_now = ["/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif"]
     assert said == [f"{root}/bin:/usr/bin:/bin", *set_now, "/usr/bin:/bin", *["none"] * 6]
 
 
 def test_search_paths_of_the_easyconfig(tmp_path):
-    """D2, H-02: with-module and kernels set 'modextrapaths' as `module load` does; unloading leaves nothing of them."""
+    """H-02: with-module and kernels set 'modextrapaths' as `module load` does; unloading leaves nothing of them."""
     root, other = tmp_path / "root", tmp_path / "other"
     other.mkdir()
     (other / "file").touch()
@@ -175,7 +175,7 @@ def test_blanks_at_the_ends_of_values(tmp_path):
 
 
 def test_settings_have_no_line_breaks(tmp_path):
-    """H18: no value becomes a line of its own."""
+    """No value of a setting becomes a line of its own."""
     with pytest.raises(EasyBuildError, match="set of the module has a line break"):
         write_settings(str(tmp_path), [("module", "A/1.0"), ("set", "A b\nset C d")])
     assert not list(tmp_path.iterdir())
@@ -198,7 +198,7 @@ def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
 
 
 def test_deactivation_removes_each_function_once(root, tmp_path):
-    """S003-16 (H14): zsh, unlike bash, complains about a function that isn't there any more."""
+    """S003-16: zsh, unlike bash, complains about a function that isn't there any more."""
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/activate").touch()

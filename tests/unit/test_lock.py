@@ -53,7 +53,7 @@ def places(tmp_path):
 
 
 def test_what_comes_first_in_a_lock():
-    """Docs F5: module, image and versions; then the rest by name."""
+    """Module, image and versions come first, then the rest by name."""
     parts = {"module": {"name": "A"}, "stages": [], "versions": {"ebsif": "1"}}
     record = Record.parse(json.dumps({"artifacts": {}, "image": {"file": "a.sif"}, **parts}))
     keys = list(json.loads(record.text))
@@ -77,7 +77,7 @@ def test_differences(places, ebsif):
 
 
 def test_a_checksum_that_only_one_side_knows_is_no_difference():
-    """Issue 19: an installation and its record in the catalog, which has no checksum, have the same image."""
+    """An installation and its record in the catalog, which has no checksum, have the same image."""
     installed, record = {"image": {"file": "a.sif", "sha256": SHA256}}, {"image": {"file": "a.sif"}}
     assert not compare.compare(installed, record)
     assert not compare.compare(record, installed)
@@ -85,7 +85,7 @@ def test_a_checksum_that_only_one_side_knows_is_no_difference():
 
 
 def test_records_of_earlier_versions(places, ebsif):
-    """Admin D4: image packages are compared only if both records have them; early records without a venv don't."""
+    """Packages of images are compared only if both records have them; early records without a venv don't."""
     for known in ({"image_packages": RECORD["image_packages"]}, {}):
         Path(places[1]).write_text(json.dumps({"image": RECORD["image"], **known}))
         changes = ebsif("diff", *places, status=1).out
@@ -111,7 +111,7 @@ def test_a_bill_of_materials(places, tmp_path):
 
 
 def test_a_file_with_other_content_stays(places, tmp_path, ebsif):
-    """A0, C-04: it is refused, with what to do; an empty one has nothing to lose."""
+    """C-04: such a file is refused, with what to do; an empty one has nothing to lose."""
     path = tmp_path / "lock.json"
     path.touch()
     words = ["lock", places[0], "-o", str(path)]
@@ -181,7 +181,7 @@ def test_package_urls(kind, name, version):
 
 
 def test_options_that_do_not_fit_the_format(places, ebsif):
-    """F5: wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
+    """Wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
     for words, expected in (
         (["--name", "x", places[0]], "--format eb"),
         (["--format", "eb", places[1]], "needs an installed module"),
@@ -195,7 +195,7 @@ def test_options_that_do_not_fit_the_format(places, ebsif):
         (None, "not an installation of a container module"),
         ("[]", "has no 'image'"),
         ("{", "not a lock, which `ebsif lock` writes (not JSON in line 1); get it again: whoever has the"),
-        # N9: from other people, or damaged
+        # from other people, or damaged
         *(
             (json.dumps({**RECORD, **values}), f"damaged: '{wrong}")
             for values, wrong in [
@@ -213,7 +213,7 @@ def test_options_that_do_not_fit_the_format(places, ebsif):
     ],
 )
 def test_files_that_are_no_records(places, tmp_path, ebsif, content, expected):
-    """N9: the error names file and reason; nothing on standard output, status 3 (use D12.7)."""
+    """The error names file and reason; nothing on standard output, status 3."""
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
@@ -232,7 +232,7 @@ def huge(path):
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir, huge])
 def test_records_without_end(eb_prefix, capsys, ebsif, make):
-    """P-06, security 8: a record, or an easyconfig, that is a pipe, a device or huge is damaged, and nobody waits."""
+    """P-06: a record, or an easyconfig, that is a pipe, a device or huge is damaged, and nobody waits."""
     root = eb_prefix.install(MINE)
     (root / RECORD_FILE).unlink()
     make(root / RECORD_FILE)
@@ -246,7 +246,7 @@ def test_records_without_end(eb_prefix, capsys, ebsif, make):
 
 
 def test_records_with_sequences_for_terminals(eb_prefix, capsys):
-    """P-06, security 8: what is in somebody else's record is escaped when it is printed."""
+    """P-06: what is in somebody else's record is escaped when it is printed."""
     bad = "x\x1b]0;PWN\x07"
     stage, image = {"name": "one", "requirements": bad}, {"file": f"{bad}.sif", "sha256": "0" * 64}
     record = {"image": image, "venv_packages": [f"{bad}==1"], "stages": [stage]}

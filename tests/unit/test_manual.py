@@ -96,7 +96,7 @@ def test_every_link_of_the_pages_leads_somewhere(pages):
 
 
 def test_every_document_is_a_page_of_one_section(pages):
-    """Issue 25: the menu of each page has each document once, the reference, and marks the page itself."""
+    """The menu of each page has each document once, the reference, and marks the page itself."""
     contents = build.Manual().contents()
     listed = [page.source for _, some in contents for page in some if page.source]
     assert sorted(listed) == sorted(str(path.relative_to(CHECKOUT)) for path in documents())
@@ -105,7 +105,7 @@ def test_every_document_is_a_page_of_one_section(pages):
         for page in some:
             text = (pages / page.address).read_text(encoding="utf-8")
             assert text.count("aria-current=") >= 1, page.address
-            # docs A7, and E8: after the text, the pages before and after it
+            # after the text, the pages before and after it
             assert "<h1" in text.partition('<nav class="parts"')[0].partition("<main")[2], page.address
             assert text.partition('<nav class="beside"')[2].partition("</nav>")[0].count("<a href=") >= 1, page.address
     assert (pages / "docs/bench.json").read_bytes() == (CHECKOUT / "docs/bench.json").read_bytes()
@@ -198,7 +198,7 @@ def test_easyconfigs_in_the_documents_have_known_parameters():
 
 
 def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
-    """Issue 25, point 3: the recorded session is that of the README: `scripts/record-session` draws it again."""
+    """The recorded session is that of the README: `scripts/record-session` draws it again."""
     picture = session.PICTURE.read_text(encoding="utf-8")
     text = " ".join(html.unescape(re.sub("<[^>]*>", " ", picture)).split())
     assert len(session.commands()) == 4

@@ -28,7 +28,7 @@ CHANGES = (CHECKOUT / "CHANGELOG.md").read_text()
 
 
 def test_files_for_citation_agree_with_the_project():
-    """Issue 63: CITATION.cff and codemeta.json repeat what pyproject.toml and the file VERSION have."""
+    """CITATION.cff and codemeta.json repeat what pyproject.toml and the file VERSION have."""
     about = project()
     assert about["dynamic"] == ["version"]
     assert CITATION["version"] == CODEMETA["version"] == VERSION
@@ -44,7 +44,7 @@ def test_files_for_citation_agree_with_the_project():
 
 
 def test_the_release_has_a_day():
-    """Issue 63: each section of the list of changes has the day of its release, except for the next one."""
+    """Each section of the list of changes has the day of its release, except for the next one."""
     headings = re.findall(r"^## (.*)", CHANGES, re.MULTILINE)
     days = dict(re.fullmatch(r"([\d.]+) \((unreleased|\d{4}-\d\d-\d\d)\)", heading).groups() for heading in headings)
     assert "unreleased" not in list(days.values())[1:]
@@ -53,7 +53,7 @@ def test_the_release_has_a_day():
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows_run_what_is_there_with_few_rights(path):
-    """Issue 63: actions by their digest, commands of this repository, and rights to publish only where it's done."""
+    """Actions by their digest, commands of this repository, and rights to publish only where it's done."""
     content = yaml.safe_load(path.read_text())
     assert content["permissions"] == {"contents": "read"}
     for name, job in content["jobs"].items():
@@ -69,14 +69,14 @@ def test_workflows_run_what_is_there_with_few_rights(path):
 
 
 def test_a_workflow_runs_each_target_with_tests():
-    """Issue 59: whatever `make` can test or measure is run by a workflow, for each change or each week."""
+    """Whatever `make` can test or measure is run by a workflow, for each change or each week."""
     targets = set(re.findall(r"^(check|bench|test[\w-]*):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
     weekly = yaml.safe_load((CHECKOUT / ".github/workflows/weekly.yml").read_text())["jobs"]["test"]
     assert targets == {"check", "test", *weekly["strategy"]["matrix"]["target"]}
 
 
 def test_the_catalog_has_a_directory_of_its_own():
-    """Issue 63: `ebsif docs` refuses a directory with other pages, such as the manual's pages for LUMI."""
+    """`ebsif docs` refuses a directory with other pages, such as the manual's pages for LUMI."""
     steps = yaml.safe_load((CHECKOUT / ".github/workflows/pages.yml").read_text())["jobs"]["build"]["steps"]
     (folder,) = re.findall(r"-o pages/(\S+)", " ".join(step.get("run", "") for step in steps))
     assert not (CHECKOUT / "docs" / folder.partition("/")[0]).exists()
@@ -93,7 +93,7 @@ def test_the_catalog_has_a_directory_of_its_own():
     ids=["uncommitted", "changes", "tag", "repository"],
 )
 def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
-    """Issue 63: before anything is built, with the remedy."""
+    """A release that lacks something is refused before anything is built, with the remedy."""
     for path in tracked("CHANGELOG.md", "pyproject.toml", "scripts/build-release", "scripts/lib.sh", str(VERSION_FILE)):
         target = tmp_path / path.relative_to(CHECKOUT)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
 
 
 def test_the_recipe_for_conda_agrees_with_the_project():
-    """Issue 63: names, version, requirements and the command are those of pyproject.toml."""
+    """Names, version, requirements and the command are those of pyproject.toml."""
     recipe, about = yaml.safe_load((CHECKOUT / "scripts/conda/recipe.yaml").read_text()), project()
     assert recipe["context"]["version"] == VERSION
     assert (recipe["package"]["name"], recipe["about"]["summary"]) == (about["name"], about["description"])
@@ -123,7 +123,7 @@ def test_the_recipe_for_conda_agrees_with_the_project():
 
 
 def test_the_action_checks_a_catalog(tmp_path):
-    """Issue 63: its command annotates a mistake in a catalog and fails; with `strict`, warnings count."""
+    """The action annotates a mistake in a catalog and fails; with `strict`, warnings count."""
     action = yaml.safe_load((CHECKOUT / "action.yml").read_text())
     setup, install, check = action["runs"]["steps"]
     assert re.fullmatch(r"actions/setup-python@[0-9a-f]{40}", setup["uses"]) and "$GITHUB_ACTION_PATH" in install["run"]

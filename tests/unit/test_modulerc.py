@@ -59,7 +59,7 @@ def software(request, tmp_path, configuration):
 
 
 def test_the_name_without_a_date_means_the_newest(software):
-    """B2, V-07: not what was installed last: an earlier one that is installed again leaves the name to the newest."""
+    """V-07: not what was installed last: an earlier one that is installed again leaves the name to the newest."""
     assert software.install("1.0-mine-20261128", "1.0-mine") == {"1.0-mine": "P/1.0-mine-20261128"}
     for version in ("1.0-mine-20261128.2", "1.0-mine-20261128.10"):
         assert software.install(version, "1.0-mine") == {"1.0-mine": f"P/{version}"}
@@ -103,14 +103,14 @@ def test_the_name_alone_means_the_newest_on_any_base(software):
 
 
 def test_one_that_was_written_just_now(software):
-    """B2: eb copies the easyconfig after it has written the module; the alias is there already."""
+    """The alias exists although eb copies the easyconfig only after it has written the module."""
     software.install("1.0-mine-20261129", "1.0-mine")
     (software.roots / "1.0-mine-20261129/easybuild/P-1.0-mine-20261129.eb").unlink()
     assert software.install("1.0-mine-20261128", "1.0-mine") == {"1.0-mine": "P/1.0-mine-20261129"}
 
 
 def test_an_alias_that_ends_while_the_module_is_hidden_or_shown(software):
-    """easyblocks-defects A3: it doesn't stay under the other name of the module."""
+    """The alias doesn't stay under the other name of the module."""
     software.install("1.0", "y", "z")
     assert software.install(".1.0", "z", earlier=["y", "z"]) == {"z": "P/.1.0"}
     assert software.install("1.0", earlier=["z"]) == {}
@@ -119,7 +119,7 @@ def test_an_alias_that_ends_while_the_module_is_hidden_or_shown(software):
 
 
 def test_an_alias_in_the_other_syntax(software, tmp_path):
-    """easyblocks-defects A3: after the syntax of modules was changed, none stays in the file that Lmod reads, too."""
+    """After the syntax of modules was changed, no alias stays in the file that Lmod reads, too."""
     other = Software(tmp_path / "other", {"Lua": "Tcl", "Tcl": "Lua"}[software.syntax])
     other.folder, other.roots = software.folder, software.roots
     other.install("2.0", "kept")
@@ -156,7 +156,7 @@ WRITTEN_BY_HAND = {
 
 
 def test_an_alias_that_a_person_has_written(software):
-    """57-h2.4: it counts in each spelling that the modules tool reads, and moves, ends and leaves others alone."""
+    """A person's alias counts in each spelling that the modules tool reads; others are left alone."""
     for line in WRITTEN_BY_HAND[software.syntax]:
         path = software.folder / software.DOT_MODULERC
         before = f"#%Module\n# module-version P/3.0 x\n{line}\n" if software.syntax == "Tcl" else f"--é\n{line}\n"
@@ -190,7 +190,7 @@ def test_an_alias_that_a_person_has_written(software):
     ],
 )
 def test_an_alias_of_another_module(software, aliases, expected):
-    """N-05 (docs A1): it belongs to that one, unless it isn't installed, or this module has its version, too."""
+    """N-05: the alias belongs to the other module, unless that isn't installed, or this one has its version, too."""
     software.install("1.0-a", "demo")
     software.install(".1.0-b", "latest")
     software.install("1.0-c", "gone")
@@ -203,7 +203,7 @@ def test_an_alias_of_another_module(software, aliases, expected):
 
 
 def test_aliases_that_lead_elsewhere(software):
-    """N-05, B2, docs A1: `installed` and `doctor --installed` say so, and the command that helps."""
+    """N-05: `installed` and `doctor --installed` say so, and the command that helps."""
 
     def said(version):
         file = software.folder / f"{version}{software.end}"
@@ -236,7 +236,7 @@ def test_aliases_that_lead_elsewhere(software):
 
 
 def test_extensions_that_appear_meanwhile(software):
-    """student 1: one that was made or made again since, except the module itself; not those of another name."""
+    """Extensions made since then are found, except the module itself and those of another name."""
 
     def unknown(but=""):
         return modulerc.installed_meanwhile(str(software.folder), ["1.0-mine"], known, but)

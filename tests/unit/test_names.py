@@ -51,7 +51,7 @@ def test_packages_that_the_tab_key_completes(prefix, monkeypatch):
 
 
 def test_names_that_the_tab_key_completes(prefix):
-    """E-14, N25: installed modules, also by the short name of an extension, containers of the catalog, and sites."""
+    """E-14: installed modules, also by the short name of an extension, containers of the catalog, and sites."""
     prefix.install(MINE)
     options = Namespace(site=None, catalog=[])
     assert {BASE, MINE} <= set(complete("pyt", options))
@@ -123,7 +123,7 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path, ebsif):
 
 
 def test_files_that_do_not_exist(prefix, ebsif):
-    """Docs D1: the message is the same in all commands, and no site of that name is an error like others."""
+    """The message is the same in all commands, and no site of that name is an error like others."""
     for words, said in (
         (["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
         (["selftest", "no.sif"], "no.sif does not exist\n"),
@@ -141,7 +141,7 @@ def at_terminal(monkeypatch, columns):
 
 
 def test_show_at_a_terminal(monkeypatch, ebsif):
-    """Docs D7: lists are wrapped below themselves; what is to be copied is one line."""
+    """Lists are wrapped below themselves; what is to be copied is one line."""
     at_terminal(monkeypatch, 80)
     lines = ebsif("show", "--site", "lumi", "PyTorch/2.7.1").out.splitlines()
     assert not [line for line in lines if len(line) > 80 and ", " in line]
@@ -183,7 +183,7 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
         assert names().installation(text).root == hidden, text
     later = prefix.install(LATER)
     assert names().installation("mine").root == later
-    # docs D1: not with each command
+    # not with each command
     assert capsys.readouterr().err == "ebsif: 'tool' is Tool/1.0-x, which is installed\n"
     # user trial: the earlier ones are counted, because they may be many
     output.set_level(output.VERBOSE)
@@ -251,7 +251,7 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     assert f"'{text}' is PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
     with pytest.raises(EbsifError, match=r"ambiguous; choose one of:\n  PyTorch/2.10.0-x\n  PyTorch/2.9.0-x\Z"):
         names().find("torch")
-    # 57-h1.10: a module in two directories is one name, which means the first, as for the modules tool
+    # a module in two directories is one name, which means the first, as for the modules tool
     again = shutil.copytree(prefix.modules, prefix.modules.with_name("again"))
     for path in again.rglob("*.lua"):
         shutil.copytree(prefix.software / "PyTorch/2.9.0-x", again / "software" / path.stem)
@@ -273,7 +273,7 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
 
 
 def test_names_that_differ_in_case(prefix, ebsif):
-    """B1: the exact name wins; of several others none is chosen, and nothing is removed or changed."""
+    """The exact name wins; of several others none is chosen, and nothing is removed or changed."""
     roots = {}
     for name, date in (("mine", "20261128"), ("Mine", "20261128"), ("Mine", "20261127"), ("MINE", "20261128.2")):
         roots[f"{name}-{date}"] = prefix.install(f"{BASE}-{name}-{date}")
@@ -303,7 +303,7 @@ def test_names_that_differ_in_case(prefix, ebsif):
 
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, ebsif, is_installed):
-    """B6, N-05: the name of an extension without its date is no other module, of the catalog or installed."""
+    """N-05: the name of an extension without its date is no other module, of the catalog or installed."""
     other = f"{BASE}-cuda"
     if is_installed:
         prefix.install(other, text="")
@@ -318,7 +318,7 @@ def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, ebsif, is_ins
 
 
 def test_aliases_as_the_modules_tool_takes_them(prefix):
-    """N-05 (docs A1): what .modulerc says comes before the catalog, and before a module of that name."""
+    """N-05: what .modulerc says comes before the catalog, and before a module of that name."""
     base, mine, later = (prefix.install(module) for module in (BASE, MINE, LATER))
     software, version = BASE.split("/")
     aliases = ((MINE, f"{version}-mine"), (LATER, "demo"), (MINE, version))
@@ -341,7 +341,7 @@ def test_aliases_as_the_modules_tool_takes_them(prefix):
 
 
 def test_labeled_modules(prefix):
-    """docs A2: they count only if there is nothing else of that name, and a message about several lists them, too."""
+    """Labeled modules count only if nothing else has that name; a message about several lists them, too."""
     labeled, other = BASE.replace("-2026", "-exampleVenv-2026"), BASE.replace("-2026", "-byhand-2026")
     for module in (labeled, other):
         prefix.install(module, text="")
@@ -389,7 +389,7 @@ def test_the_catalog_and_files(prefix, tmp_path, ebsif):
     ):
         with pytest.raises(Exception, match=expected):
             names().find(text)
-    # 60.1: the list of the catalog doesn't have them
+    # the list of the catalog doesn't have them
     (tmp_path / "a").mkdir()
     (tmp_path / "b.txt").touch()
     for command, text, expected in (
@@ -407,7 +407,7 @@ def test_the_catalog_and_files(prefix, tmp_path, ebsif):
     prefix.alias(MINE, "mine")
     for words in ([], ["--json"], ["PyTorch"], ["--quiet"]):
         assert ebsif("list", *words).err == ("" if words else "your own extensions: `ebsif list --mine`\n")
-    # 57-h2.5: not that there is no such software
+    # not that there is no such software
     prefix.install("Tool/1.0-x", text="")
     prefix.install("Tool/1.1-x", text="")
     with pytest.raises(CatalogError, match=r"no version '9' of tool; installed versions:\n  1.1-x\n  1.0-x$"):
@@ -541,14 +541,14 @@ def test_removing_earlier_extensions(prefix, ebsif):
     assert [root.exists() for root in roots] == [False, False, True, True]
     for name, expected in (("mine", 0), (roots[2], 0)):
         said = ebsif("remove", str(name), "--older", "--yes", status=expected).err
-        # 57-h2.6: there may be some elsewhere
+        # there may be some elsewhere
         assert f"there is no earlier one in {roots[2].parent}\n" in said
     prefix.install("Tool/1.0-x", text="")
     assert "Tool/1.0-x is no extension" in ebsif("remove", "Tool", "--older", "--yes", status=3).err
 
 
 def test_what_only_an_earlier_extension_has(prefix, ebsif, monkeypatch):
-    """student 1: --older names it and asks; with --yes that one stays. What a person has removed since isn't meant."""
+    """`--older` names it and asks; with --yes that one stays. What a person has removed since isn't meant."""
     packages, text = ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',")
     first, second = prefix.install(MINE, packages, text), prefix.install(LATER, packages, text, made_from=MINE)
     third = prefix.install(f"{LATER}.2", made_from=LATER)
@@ -572,7 +572,7 @@ def test_what_only_an_earlier_extension_has(prefix, ebsif, monkeypatch):
 
 
 def test_an_alias_goes_back(prefix):
-    """docs A1, N-05: it goes to the newest installed module beside the removed one whose easyconfig has it."""
+    """N-05: an alias goes to the newest installed module beside the removed one whose easyconfig has it."""
     text = "name = 'PyTorch'\naliases = ['demo', 'own']\n"
     for module in (f"{BASE}-a", f"{BASE}-b", "Tool/1.0-x"):
         prefix.install(module, text=text)
@@ -872,7 +872,7 @@ def extension(prefix, ebsif, monkeypatch):
 
 
 def test_what_an_extension_says_of_itself(extension):
-    """Docs F1, N-01: what was added, on which base; once, also if it is changed; the name without base is an alias."""
+    """N-01: what was added, on which base; once, also if it is changed; the name without base is an alias."""
 
     def said(*words):
         values = extension.extend(*words)[0]
@@ -907,7 +907,7 @@ def test_a_command_that_was_faster(extension, tmp_path, monkeypatch, ebsif):
 
 
 def test_what_the_base_says_of_itself(extension, tmp_path):
-    """Docs F1: the description of the base stays, whatever is on top of what in it."""
+    """The description of the base stays, whatever is on top of what in it."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Own.yaml").write_text(
@@ -951,7 +951,7 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, ebsif)
     [("20261123", "20261123.2"), ("20261123.9", "20261123.10"), ("final", "final.2"), ("20261121.3", "20261122")],
 )
 def test_an_extension_is_never_older_than_what_it_is_made_from(extension, date, expected):
-    """57-h1.3: with an earlier clock, or in another time zone, `mine` would go on to mean the one before."""
+    """With an earlier clock, or in another time zone, `mine` would otherwise still mean the earlier one."""
     extension.install("requirements = ['rich']\n", ["rich"], f"{BASE}-mine-{date}")
     values, _ = extension.extend("mine", "--add", "lightly")
     assert values["versionsuffix"].endswith(f"-mine-{expected}")
@@ -978,7 +978,7 @@ def test_commands_after_an_installation(extension, ebsif):
 
 
 def test_packages_of_several_options(extension):
-    """H-03, generator D1: whatever is asked for counts, in one option or in several; one package has one line."""
+    """H-03: whatever is asked for counts, in one option or in several; one package has one line."""
     for name, text in (("a.txt", "lightly\nshared\n"), ("b.txt", "shared\nmore\n"), ("uv.lock", "version = 1\n")):
         Path(name).write_text(text)
     extension.prefix.install(BASE)
@@ -991,7 +991,6 @@ def test_packages_of_several_options(extension):
     values, _ = extension.extend(BASE, "--apt", "aa", "--apt", "bb", "cc", "--name", "new")
     assert values["system_packages"] == ["aa", "bb", "cc"]
     assert extension.requirements("mine", "--remove", "greeting", "--remove", "numpy") == ["rich"]
-    # generator B10
     for words, problem in (
         (["--add", "rich", "Rich>=2"], "--add has rich twice ('rich' and 'Rich>=2')"),
         (["--replace", "rich==1", "rich==2"], "--replace has rich twice"),
@@ -1005,7 +1004,7 @@ def test_packages_of_several_options(extension):
 
 
 def test_a_container_after_packages(extension):
-    """Generator D9: `--add X CONTAINER` takes the container for a package, and says so."""
+    """`--add X CONTAINER` takes the container for a package, and says so."""
     for words in (["--add", "lightly", "mine"], ["--add", "lightly", "--apt", "a", BASE]):
         said = extension.refusal(*words, "--name", "new", status=2)
         commands = (f"ebsif extend {words[-1]} {words[-3]} ...", f"ebsif extend {words[-1]} --apt ...")
@@ -1017,7 +1016,7 @@ def test_a_container_after_packages(extension):
 
 
 def test_commands_without_python_packages(extension):
-    """Generator B3: --post and --verify of an extension with --apt alone run, too; they stay if packages go."""
+    """`--post` and `--verify` of an extension with --apt alone run, too; they stay if packages go."""
     extension.prefix.install(BASE)
     commands = ["--post", "echo hi", "--verify", "hello"]
     values, _ = extension.extend(BASE, "--apt", "hello", *commands, "--name", "ap")
@@ -1032,7 +1031,7 @@ def test_commands_without_python_packages(extension):
     both = parameters.replace("}]", "}, {'name': 'two', 'requirements': ['rich']}]")
     extension.install(both, ["rich"], f"{BASE}-both-20261121")
     assert extension.requirements("both", "--remove", "rich") == [own]
-    # hunt R2.5: nor does a file of packages replace them
+    # nor does a file of packages replace them
     Path("new.txt").write_text("einops\n")
     assert extension.requirements("both", "-r", "new.txt") == [own, stage(["einops"])]
     said = extension.refusal(BASE, "--apt", "hello", "--no-build-isolation", "--name", "ap2", status=2)
@@ -1065,7 +1064,7 @@ def test_a_locked_package_gets_another_version(extension):
 
 
 def test_packages_are_removed_with_what_only_they_need(extension):
-    """E-03, 57-h1.8: what others need stays; what can't be removed is named, what isn't installed isn't."""
+    """E-03: what others need stays; what can't be removed is named, what isn't installed isn't."""
     values, said = extension.extend("mine", "--remove", "Greeting")
     assert values["requirements"] == ["numpy", "rich"]
     assert values["constraints"] == ["hello==1.0", "http==1.0", "rich==1.0"]
@@ -1120,7 +1119,7 @@ def test_a_package_from_elsewhere(extension, tmp_path):
 
 
 def test_requirements_are_replaced(extension, tmp_path):
-    """E-03, use D5: from a changed file; the same file changes nothing."""
+    """E-03: from a changed file; the same file changes nothing."""
     (tmp_path / "r.txt").write_text("greeting>=1\nnumpy\nrich  # mine\n")
     assert "nothing to do" in extension.ebsif("extend", "mine", "-r", "r.txt").err
     (tmp_path / "r.txt").write_text("rich\nlightly\n")
@@ -1155,7 +1154,7 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
 
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):
-    """N1, E-03, E-08, use D5: a new module with a number, unless they are the same; what was added by hand is named."""
+    """E-03, E-08: a new module with a number, unless they are the same; what was added by hand is named."""
 
     def extend(lines, *more):
         (tmp_path / "r.txt").write_text(lines)
@@ -1215,7 +1214,7 @@ def test_a_name_that_is_taken(extension, tmp_path):
     for packages, name in ((["Greeting", "numpy", "rich"], "mine"), (["rich"], "more"), (["rich"], "min")):
         values, said = extension.extend(BASE, "--add", *packages, "--name", name)
         assert (values["requirements"], said) == (packages, "")
-    # issue 60, 3: hyphens are taken
+    # hyphens are taken
     values, said = extension.extend(BASE, "--add", "rich", "--name", "my-own-env")
     assert values["versionsuffix"].endswith("-my_own_env-20261122")
     assert said.startswith("ebsif: the extension is called my_own_env, because")
@@ -1231,7 +1230,7 @@ def test_a_name_that_is_taken(extension, tmp_path):
 
 
 def test_an_earlier_extension_is_changed(extension, monkeypatch):
-    """hunt U1.1: a newer one loses nothing because a shell has the earlier one loaded, unless that is named."""
+    """A newer one loses nothing because a shell has the earlier one loaded, unless that is named."""
     extension.install("requirements = ['greeting>=1', 'numpy', 'rich', 'byhand']\n", ["greeting", "byhand"], LATER)
     loaded = {"EBSIF_LOADED_MODULE": MINE, "LOADEDMODULES": MINE, "CONTAINERROOT": str(extension.root)}
     for name, value in loaded.items():
@@ -1256,7 +1255,7 @@ def test_an_earlier_extension_is_changed(extension, monkeypatch):
 
 
 def test_a_project_in_a_directory(extension, tmp_path):
-    """hunt U1.4, 57-h1.7: it is the extension's, whatever its directory is called; that it is built again is said."""
+    """The project is the extension's, whatever its directory is called; a message says that it is built again."""
     project = tmp_path / "folder"
     project.mkdir()
     root = extension.install(f"requirements = ['greeting', '{project}']\n", ["greeting", "myproject"], LATER)
@@ -1288,7 +1287,7 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
         for words in commands:
             assert extension.ebsif(*words, status=3).err.endswith("no space left\nThe log is /tmp/eb-1/easybuild.log\n")
             assert (files(), files(own)) == (["lock.json"], [])
-        # user 3: a new shell doesn't search EasyBuild's default directory
+        # a new shell doesn't search EasyBuild's default directory
         then = extension.ebsif(*commands[0], "-o", ".").err.splitlines()[-1]
         assert re.fullmatch(rf"then: module use \S+/modules/all && module load {re.escape(LATER)}", then)
         before = files()
@@ -1398,7 +1397,7 @@ def test_an_extension_with_an_earlier_date(extension):
 
 
 def test_an_extension_that_repeats_a_lock(extension):
-    """B8: it can't be upgraded by its requirements; the command that does the same is named."""
+    """An extension from a lock can't be upgraded by its requirements; the command that does the same is named."""
     text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'x.lock.json'}\n"
     root = extension.prefix.install(f"{BASE}-repeated-20261121", text=text, stages=[{"name": "a", "requirements": "b"}])
     command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json --name mine"
@@ -1534,7 +1533,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, ebsif):
 
 
 def test_an_alias_of_the_catalog(prefix, monkeypatch, ebsif):
-    """N25: the alias of a record names its installed module, as `module load` knows it, too."""
+    """The alias of a record names its installed module, as `module load` knows it, too."""
     root = prefix.install("PyTorch/2.13.0-cpu", text="", versionsuffix="-cpu")
     name = "PyTorch/2.13.0-cpu"
     record = Mock(module=name, module_or_version=name, aliases=["2.13.0-demo"], archived=False, label=None, date=None)

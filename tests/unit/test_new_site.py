@@ -52,7 +52,7 @@ def test_the_partitions_of_this_machine(programs, tmp_path):
     ],
 )
 def test_what_sinfo_prints_is_not_trusted(programs, tmp_path, said, expected):
-    """N14: banners, partitions without nodes, numbers in other units, names that mean something in YAML."""
+    """Banners, partitions without nodes, other units and names with a meaning in YAML are understood."""
     program(programs, "sbatch", "")
     program(programs, "sinfo", said)
     for name in ("mine", "true", "1e3"):

@@ -232,7 +232,7 @@ def test_the_name_of_the_software(file_name, expected):
 
 
 def test_an_image_that_was_moved(place, ebsif):
-    """hunt U1.3: an image in place is moved: a module wouldn't find it, so the record has to be corrected first."""
+    """An image in place is moved: a module wouldn't find it, so the record has to be corrected first."""
     path = Path(image(place, "new-tool-9.0.sif"))
     assert cli.main(["add", str(path), "--name", "New"]) == 0
     moved = Path(image(place, path.name, "elsewhere"))
@@ -246,7 +246,7 @@ def test_an_image_that_was_moved(place, ebsif):
 
 
 def test_editors_are_led_to_the_schema(place, capsys):
-    """Issue 63: new files of `site init`, `add` and `scan` name the schema beside them, in any clone; it is renewed."""
+    """New files of `site init`, `add` and `scan` name the schema beside them, in any clone; it is renewed."""
     catalog = place / "data/ebsif/catalog"
     (place / "project/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
     image(place, "tool-2.0.sif")

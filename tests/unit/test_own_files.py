@@ -43,7 +43,7 @@ LOST = f"/user-software/my data, {SITE}/greeting.py, {SITE}/loose.py"
 
 
 def test_files_by_hand_are_named(edited, eb_prefix, ebsif):
-    """57-h1.1: no extension has them, so that is said; an earlier one that has them isn't removed unseen."""
+    """No extension has files that were added by hand; a message says so, and nothing with them is removed unseen."""
     said = ebsif("extend", "mine", "--add", "rich", "-n").err
     assert "added by hand, which are taken along: hello==1.0" in said
     assert f"{MINE} has files that were added or changed by hand, which are not taken along: {LOST}\n" in said
@@ -59,7 +59,7 @@ def test_files_by_hand_are_named(edited, eb_prefix, ebsif):
 
 
 def test_scripts_by_hand_are_named(eb_prefix, ebsif):
-    """57-h1.1: those beside the commands and run scripts of a module, too; nothing that the installation has."""
+    """Scripts beside a module's commands and run scripts are named, too; nothing that the installation has."""
     root = eb_prefix.install(MINE, scripts={})
     set_file_times(str(root / "user-software"))
     os.utime(root / "user-software", (FILE_TIME, FILE_TIME))

@@ -60,7 +60,7 @@ def badges(page):
 
 
 def test_short_names_and_badges(catalog):
-    """Issue 25, point 1: a short name tells containers apart; badges are data of site and family, with a default."""
+    """A short name tells containers apart; badges are data of site and family, with a default."""
     old, new, other = entry.pages(read(catalog))
     expected = ["PyTorch 2.9", "PyTorch 2.10 debug", "PyTorch 2.10 vllm-1 other"]
     assert [page.short_name for page in (old, new, other)] == expected
@@ -78,7 +78,7 @@ def test_short_names_and_badges(catalog):
 
 
 def test_changes_of_each_kind():
-    """docs A1: full follows full, and torch torch; the first of a kind follows the newest one of another."""
+    """A full image follows full, torch follows torch; the first of a kind follows the newest one of another."""
     some = entry.pages([one for one in lumi() if one.name == "lumi-multitorch"])
     by_date = {(page.container.full_version.split("-")[-2], page.date): page for page in some}
     full, torch = by_date["full", "2026-05-13"], by_date["torch", "2026-05-13"]
@@ -93,7 +93,7 @@ def test_changes_of_each_kind():
 
 
 def test_a_container_without_python(tmp_path):
-    """docs A6: no example of a training in it."""
+    """The page of a container without Python has no example of a training."""
     (one,) = [one for one in lumi() if one.module == "ccpe/25.09-noRocm-SP6-LUMI"]
     text = page_of([one], one, tmp_path)
     assert "singularity shell" in text and "train.py" not in text
@@ -103,7 +103,7 @@ def test_a_container_without_python(tmp_path):
 
 
 def test_an_archived_container(tmp_path):
-    """Issue 50, point 4: how to load it, and neither notebook nor job."""
+    """The page of an archived container says how to load it, and has neither notebook nor job."""
     one = next(one for one in lumi() if one.name == "AlphaFold")
     text = page_of([one], one, tmp_path)
     assert f"<code>module load {one.module}\n</code>" in text
@@ -123,7 +123,7 @@ def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, ebsif):
 
 
 def test_packages_of_installations(eb_prefix, catalog, tmp_path):
-    """Issue 25, point 1, V-01: packages, differences, replaced ones are on the page; no path, no other image."""
+    """V-01: packages, differences, replaced ones are on the page; no path, no other image."""
     license_ = {"org.opencontainers.image.licenses": "BSD-3-Clause"}
     image = {"sha256": "0" * 64, "size": 4_000_000_000, "source": "/secret/place/a.sif", "labels": license_}
     old = {"file": "a-20260101.sif", **image, "signers": ["ABCDEF"]}
@@ -162,7 +162,7 @@ def test_packages_of_installations(eb_prefix, catalog, tmp_path):
 
 
 def test_what_is_unknown_is_left_out(catalog, tmp_path):
-    """Issue 50, point 4: without an installation, nothing is invented, and there are no rows without content."""
+    """Without an installation, nothing is invented, and there are no rows without content."""
     text = page_of(read(catalog), read(catalog)[0], tmp_path)
     assert re.findall("<dt>(.*?)</dt>", text) == ["Homepage", "Image"]
     assert "This is the first container of PyTorch in the catalog." in text
@@ -214,7 +214,7 @@ def test_the_first_page(catalog, tmp_path, description, name, archived):
     build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
     text = (tmp_path / "pages/index.html").read_text()
     assert f"<h1>Containers on {name}</h1>" in text and f"<title>Containers on {name}</title>" in text
-    # docs A7: the site's support line is a default, which containers may replace
+    # the site's support line is a default, which containers may replace
     assert "Ann, room 7" not in text and "<p>The page of each container says who supports it.</p>" in text
     assert "<code>module load NAME/VERSION</code>" in text
     assert (f'Archived containers of {name} (<span class="shown">1<' in text) == archived
@@ -241,7 +241,7 @@ def test_which_one_to_take(catalog):
     # another ROCm, or no vLLM, is another kind
     current = [["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]]
     assert rows() == [current, [["20260501"]]]
-    # docs E3: the newest one isn't necessarily the one to take
+    # the newest one isn't necessarily the one to take
     assert not any(page.is_recommended for page in entry.pages(read(catalog)))
     path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))
     assert [page.container.date for page in entry.pages(read(catalog)) if page.is_recommended] == ["20260101"]
@@ -267,7 +267,7 @@ def test_what_the_filter_offers(catalog):
 
 
 def test_notes_on_usage():
-    """docs A6: the notes of a site are text, with its indented lines as they are."""
+    """The notes of a site are text, with its indented lines as they are."""
     assert build.paragraphs("To start\nit:\n\n    run  a\n    eval  b\n\nAnd `x`.\n") == [
         (False, "To start\nit:"),
         (True, "run  a\neval  b"),
@@ -277,7 +277,7 @@ def test_notes_on_usage():
 
 
 def test_signature_and_source(catalog):
-    """Issue 25, point 1: what the verification found, and where the image was fetched."""
+    """The page says what the verification found, and where the image was fetched."""
     container = read(catalog)[0]
     image = {"file": "a-20260101.sif", "source": "oras://host/a@sha256:1", "source_digest": "sha256:1"}
     record = Record(image=ImageRecord(**image, verified=["Ann <ann@example.org>"]))

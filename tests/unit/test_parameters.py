@@ -54,7 +54,7 @@ def easyblock(tmp_path):
 
 
 def test_former_parameters_in_a_description(easyblock):
-    """wing D3: what a description contains is no parameter."""
+    """A former parameter's name in a description is no parameter."""
     easyblock("description = '''Options:\nprotect = yes\nsignature = none\nwheelhouse=x\n'''")
     with pytest.raises(EasyBuildError, match="'protect' was removed"):
         easyblock("description = '''text'''\nprotect = True")
@@ -131,7 +131,7 @@ def test_no_none_in_the_module_without_sources(easyblock, cls):
 
 
 def test_texts_like_templates(easyblock):
-    """Security 8: `%(name)s` in a label of an image, which rendering escapes, stays as it is in the module's help."""
+    """`%(name)s` in a label of an image, which rendering escapes, stays as it is in the module's help."""
     block = easyblock("")
     block.installdir = "/software/Example/1.0"
     block.cfg["description"] = "A %(name)s with %%(name)s."
@@ -214,7 +214,6 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ),
         ("modextrapaths = {'A': {'paths': 'bin', 'delimiter': ';'}}", "'modextrapaths': the delimiter of A can only"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
-        # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
         ("one_container = 'both'", "'one_container': unknown value 'both' (known: refuse, replace)"),
         ("image_root = '${A B:-/a}'", "'image_root': 'A B' can't be the name of an environment variable"),
@@ -223,7 +222,6 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
-        # A5
         ("network_env = {'A': 'C:\\\\'}", "'network_env': the value of A ends with a backslash"),
         ("modextravars = {'A': 'C:\\\\'}", "'modextravars': the value of A ends with a backslash"),
         ("modextravars = {'A': {'value': '\\\\'}}", "'modextravars': the value of A ends with a backslash"),
@@ -271,12 +269,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("signature = 'key.pem'", "'signature' was removed: list the public keys"),
         ("library_binds = {'/a.so': 'if_newer'}", "'library_binds' was removed: name these libraries"),
         ("one_container_per_node = True", "'one_container_per_node' was removed: "),
-        # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),
-        # easybuild D11: wrong types
+        # wrong types
         ("gpu_option = 'no'", "'gpu_option' should be True or False, found: no"),
         ("sources = 'a.sif'", "'sources' should be a list with the name of an image (a SIF file), found: a.sif"),
-        # easybuild D13
         ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
         ("skipsteps = ['test', 'build']", "'skipsteps': a container can't be installed without the step 'build'"),
         ("keeppreviousinstall = True", "'keeppreviousinstall' can't be used: files of two images would be mixed"),
@@ -320,7 +316,7 @@ def check(block):
 
 
 def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
-    """easybuild D11: any value of any parameter is accepted, or the error names the parameter."""
+    """Any value of any parameter is accepted, or the error names the parameter."""
     block = easyblock("")
     # these dominate EasyBuild's run time: locating the error for the log, and parsing all other parameters
     monkeypatch.setattr(exceptions, "get_callers_logger", lambda: logging.Logger("none"))
@@ -371,7 +367,7 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     ],
 )
 def test_missing_files_stop_fetch_and_installation(easyblock, tmp_path, monkeypatch, text, missing):
-    """easybuild D12: `eb --fetch` fails if a file is missing, and an installation does before it starts."""
+    """`eb --fetch` fails if a file is missing, and an installation does before it starts."""
     monkeypatch.setattr("easybuild.framework.easyblock.download_file", lambda *_args, **_kwargs: None)
     (tmp_path / "example.sif").write_text("")
     easyblock("").fetch_step()
@@ -405,7 +401,7 @@ def test_options_of_eb_are_changed_for_a_moment():
 
 
 def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
-    """easybuild D12: a requirements file that is missing here may be in the image, so it's a note, no error."""
+    """A requirements file that is missing here may be in the image, so it's a note, no error."""
     (tmp_path / "example.sif").write_text("")
     (tmp_path / "here.txt").write_text("")
     easyblock(f"requirements = ['-r {tmp_path}/here.txt', '-c /etc/pip/gone.txt']").fetch_step()
@@ -432,7 +428,7 @@ def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
 
 
 def test_the_easyconfig_is_read_once_per_step(easyblock):
-    """Issue 46, point 7: what follows from it is made once per step, with templates and what hooks have changed."""
+    """What follows from the easyconfig is made once per step, with templates and what hooks have changed."""
     block = easyblock("binds = ['%(builddir)s']", cls=ContainerInstall)
     block.builddir, seen = "/build/one", []
 
@@ -447,7 +443,7 @@ def test_the_easyconfig_is_read_once_per_step(easyblock):
 
 
 def test_stages_are_parsed_once(easyblock, monkeypatch):
-    """wing.md 2: however often steps ask for the stages, each is made once, and nothing can be written into it."""
+    """However often steps ask for the stages, each is made once, and nothing can be written into it."""
     made, make = [], PipStage.__init__
     monkeypatch.setattr(PipStage, "__init__", lambda stage, *values: made.append(stage) or make(stage, *values))
     block = easyblock("requirements = [{'requirements': 'einops'}, {'name': 'two', 'requirements': 'rich'}]")
@@ -488,7 +484,7 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
 
 
 def test_files_with_one_name_are_refused(easyblock):
-    """defects B17: two definition files would overwrite each other: refused before anything is copied."""
+    """Two definition files that would overwrite each other are refused before anything is copied."""
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)

@@ -100,7 +100,7 @@ def test_constraints_of_a_users_own(hints, monkeypatch, capsys, tmp_path):
     ],
 )
 def test_a_directory_without_write_permission(hints, monkeypatch, capsys, prefix, mounted, expected, unexpected):
-    """use D10: packed or not, user software or not: only advice that works is given."""
+    """Only advice that works is given, with user software, packed or not, and without it."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", mounted)

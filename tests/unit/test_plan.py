@@ -41,7 +41,7 @@ def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
 
 
 def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, ebsif):
-    """Issue 20: the message says where EasyBuild would install and how to choose another place; no file is left."""
+    """The message says where EasyBuild would install and how to choose another place; no file is left."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
@@ -58,7 +58,7 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, ebsif):
 
 
 def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
-    """Issue 20: the same for a prefix below a directory that this account can't search, such as /root."""
+    """The message is the same for a prefix below a directory that this account can't search, such as /root."""
     closed, stat = tmp_path / "closed", os.stat
     closed.mkdir()
 
@@ -88,7 +88,7 @@ def place_in(folder):
 
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
-    """Issue 20: Ctrl-C: the last line says where the easyconfig is."""
+    """After Ctrl-C the last line says where the easyconfig is."""
     monkeypatch.setattr(running, "install", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         installing.install(place_in(tmp_path), Request("extend", rebuild=True), "--sourcepath=x")
@@ -109,7 +109,7 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
         installing.install(place, Request("extend", rebuild=True), "--sourcepath=x")
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
-    # design 8: only what nothing was replaced for, and what the name means
+    # only what nothing was replaced for, and what the name means
     there.append(places.Installation(place.installation, "a/1", place.file, tmp_path))
     for options, number in (([], 1), (["--prefix=x"], 0)):
         installing.install(place, Request("extend", rebuild=True, more=options), "--sourcepath=x")
@@ -130,7 +130,7 @@ def own_temporary(tmp_path, monkeypatch):
 
 
 def test_downloads_of_a_check(eb_prefix, monkeypatch, capsys, tmp_path):
-    """N-07, student 13: the installation that follows a check takes its downloads and removes them; no other one."""
+    """N-07: the installation that follows a check takes its downloads and removes them; no other one."""
     eb, taken = Eb({"rich 1.0": True}), []
     monkeypatch.setattr(running, "install", eb)
     assert main(["extend", BASE, "--add", "rich", "--name", "other", "--check"]) == 0
@@ -258,12 +258,12 @@ def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, ebsif):
     monkeypatch.setattr(search, "everything", lambda: searches.append(1) or everything())
     said = ebsif("extend", BASE, "--add", "torchvision", "--name", "other", "--check").out
     assert " can be installed: 1 package (but see the warning above)\n" in said
-    # issue 59: a large system isn't searched for each question
+    # a large system isn't searched for each question
     assert len(searches) == 1
 
 
 def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
-    """Issue 20, point 4: the same again needs nothing; another module of that name and date would be replaced."""
+    """Installing the same again needs nothing; another module of that name and date would be replaced."""
     monkeypatch.setattr(running, "install", Eb({"rich 1.0": True}))
     words = ["extend", BASE, "--add", "rich", "--name", "other", "--date", "20261121"]
     monkeypatch.setattr("sys.argv", ["ebsif", *words, "--check"])
@@ -274,7 +274,6 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
             f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
             f"load it with: module load {OTHER}\n"
         )
-    # docs D8
     there = {"module": OTHER, "name": OTHER, "load": f"module load {OTHER}", "root": str(root)}
     assert json.loads(ebsif(*words, "--json").out) == {**there, "new": False}
     (copy,) = root.glob("easybuild/*.eb")
@@ -287,7 +286,7 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, ebsif):
 
 
 def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
-    """Issue 61: an extension without what the base has of the host would be worse than none."""
+    """An extension without what the base has of the host would be worse than none."""
     text = f"{EASYCONFIG}library_binds = {{'/a.so': 'if_newer'}}\n"
     base = eb_prefix.install(BASE.replace("2.13", "2.12"), text=text)
     said = ebsif("extend", str(base), "--add", "rich", "--name", "mine", "-n", status=3).err
@@ -295,7 +294,7 @@ def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
 
 
 def test_names_that_are_misspelled():
-    """Docs D1: of a package that nobody has, similar names are said; a known one lacks only the version."""
+    """For a package that doesn't exist, similar names are given; a known one lacks only the version."""
     text = "pip failed in stage 'a': none of the searched indexes has a suitable version of {}. Check the spelling"
     for name, similar in (("einopss", "einops"), ("pytroch", "torch"), ("transfomers", "transformers")):
         assert plan.with_similar_names(text.format(name)) == text.format(f"{name} (did you mean {similar}?)")
@@ -304,7 +303,7 @@ def test_names_that_are_misspelled():
 
 
 def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, capsys, ebsif):
-    """E-11, docs D6: of many packages only one may be new, so the verdict counts the others; also those of the base."""
+    """E-11: of many packages only one may be new, so the verdict counts the others; also those of the base."""
     rich = plan.Addition("rich", "15.0", "asked for")
     for unchanged in ("as before", "of the base, unchanged"):
         plan.show(plan.Plan([rich], before=82, unchanged=unchanged), "A/1", "COMMAND")

@@ -35,7 +35,7 @@ def test_an_image_that_has_everything():
 
 
 def test_an_image_without_python_has_no_packages():
-    """Admin D4: the record of an installation without Python has no packages, which is no error."""
+    """The record of an installation without Python has no packages, which is no error."""
     assert ImageProbe("x.sif", "bash\t/bin/bash\n").packages.pins == []
 
 
@@ -61,7 +61,7 @@ def test_an_image_without_python_has_no_packages():
     ],
 )
 def test_missing_parts_are_refused(found, venv, reasons, remedy):
-    """G-11, defects B6, admin D10: each missing part is named with a remedy."""
+    """G-11: each missing part is named with a remedy."""
     with pytest.raises(EasyBuildError) as refused:
         probe(**found).check(venv)
     for text in ("x.sif", "Nothing was copied", remedy, *reasons):
@@ -70,7 +70,7 @@ def test_missing_parts_are_refused(found, venv, reasons, remedy):
 
 
 def test_the_conda_environments_of_an_image():
-    """D0, H-05: those that can be written into 'conda_env' are named, and nothing else that an image has."""
+    """H-05: environments that can be written into 'conda_env' are named, and nothing else that an image has."""
     there = probe(python3="/opt/conda/envs/ai/bin/python3")
     there.check_environment("/opt/conda/envs/ai")
     there.environments = ["/opt/miniconda3/envs/one", "/opt/conda/envs/ai", "/opt/conda/envs/\x1b[2J", "/usr", ""]
@@ -78,7 +78,6 @@ def test_the_conda_environments_of_an_image():
         there.check_environment("/opt/conda/envs/ia")
     with pytest.raises(EasyBuildError, match="with Python[.] Nothing was copied[.] .* init = 'image'"):
         probe(python3="").check_environment("/opt/conda/envs/ai")
-    # hunt R1.4
     there.inventory = {"conda_packages": {"/opt/conda/envs/r": ["r-base==4.5"]}}
     assert "envs/r in the image has no Python: commands" in there.check_environment("/opt/conda/envs/r", venv=False)
     for name, venv in (("r", True), ("ia", False)):
@@ -122,7 +121,7 @@ def test_an_image_that_prints_something(tmp_path):
     ],
 )
 def test_an_image_whose_python_prints_something_else(printed):
-    """Security 8: it is refused like one whose Python doesn't work; no crash."""
+    """Such an image is refused like one whose Python doesn't work; nothing crashes."""
     found = ImageProbe("x.sif", f"bash\t/bin/bash\npython3\t/usr/bin/python3\n{{}}\n{printed}\n")
     (lack,) = found.lacks(venv=True)
     assert "its python3 doesn't work" in lack
@@ -130,13 +129,13 @@ def test_an_image_whose_python_prints_something_else(printed):
 
 
 def test_messages_of_an_image_that_control_terminals():
-    """Security 8: what the image's Python says is shown, and does nothing to a terminal."""
+    """What the image's Python says is shown, and does nothing to a terminal."""
     found = ImageProbe("x.sif", "bash\t/bin/bash\npython3\t/usr/bin/python3\n", "ok \x1b]0;PWNED\x07 \x1b[2J\n")
     assert found.lacks(venv=True) == [r"its python3 doesn't work: ok \x1b]0;PWNED\x07 \x1b[2J"]
 
 
 def test_packages_whose_names_are_code():
-    """P-06, security 2: they are left out and named, and so is what they need; the others stay."""
+    """P-06: such packages are left out and named, and so is what they need; the others stay."""
     seen = [["numpy", "2.0", "/x"], ['a"); os.execute("id', "1", "/x"], ["b", "1[exec id]", "/x"], ["c", "1", "/x\n/y"]]
     needs = [["numpy", "c", ">=1,<2", True, True], ["numpy", "d]]", "", True, True], ["numpy", "e", "[id]", True, True]]
     found = Packages.from_listing(description(seen, needs=needs, compiled=["a\nb", "c"]))
@@ -168,7 +167,7 @@ def run_limited(seconds, *command):
 
 
 def test_programs_of_an_image_that_do_not_end():
-    """Security 8: what they print doesn't fill the memory, and eb doesn't wait for ever."""
+    """Endless output of an image's program doesn't fill the memory, and eb doesn't wait forever."""
     done = run_limited(60, "sh", "-c", "cat; echo message >&2; exit 3")
     assert (done.returncode, done.stdout, done.stderr) == (3, "text", "message\n")
     for command, status, output in ((("yes",), 141, 1000), (("sleep", "60"), 124, 0)):
@@ -179,7 +178,7 @@ def test_programs_of_an_image_that_do_not_end():
 
 
 def test_files_that_are_written_while_an_image_is_inspected(tmp_path):
-    """Security 8, hunt R1.1: what an image writes doesn't fill the disk; the runtime may unpack it to larger files."""
+    """What an image writes doesn't fill the disk; the runtime may unpack it to larger files."""
     large = ["dd", "if=/dev/zero", "bs=1", "count=1", f"seek={MOST_WRITTEN}"]
     assert run_limited(60, *large, f"of={tmp_path}/unpacked").returncode == 0
     for number, status in ((MOST_WRITTEN - 1, "0"), (MOST_WRITTEN, "153")):
@@ -192,7 +191,7 @@ def test_files_that_are_written_while_an_image_is_inspected(tmp_path):
 
 @pytest.mark.usefixtures("configuration")
 def test_errors_that_control_terminals():
-    """Security 8: messages may have texts of images and packages; lines and columns stay."""
+    """Messages may have texts of images and packages; lines and columns stay."""
     with pytest.raises(EasyBuildError) as error, plain_errors():
         raise EasyBuildError("one\n\ttwo \x1b]0;PWNED\x07")
     assert error.value.msg == "one\n\ttwo \\x1b]0;PWNED\\x07"

@@ -59,7 +59,7 @@ def test_a_limit(tmp_path, monkeypatch):
 
 
 def test_output_without_end(monkeypatch):
-    """P-06, security 8: a program that prints without end is ended, and doesn't fill the memory."""
+    """P-06: a program that prints without end is ended, and doesn't fill the memory."""
     monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
     for stream in (1, 2):
         with pytest.raises(processes.NoAnswerError, match="the program prints more than 0 MB"):

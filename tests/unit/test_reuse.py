@@ -98,7 +98,7 @@ def test_everything_else_must_be_the_same(earlier, tmp_path):
 
 
 def test_packages_of_the_base(earlier):
-    """N-07, student 14: without pins, they are taken over if pip would choose the same files now."""
+    """N-07: without pins, they are taken over if pip would choose the same files now."""
     first, new, files = STAGES[0], {"name": "n", "requirements": "rich"}, {"einops": {"file": "a", "sha256": "1"}}
     recorded = {"before": [first], "venv_packages": ["einops==0.8.1", "pip==24.0"], "artifacts": files}
 

@@ -22,7 +22,7 @@ def test_the_table_follows_from_the_record():
 
 
 def test_what_nodes_ask_for():
-    """Issue 23, point 3: ranks look for files, nodes read data, and copies are read once for all nodes."""
+    """Ranks look for files, nodes read data, and copies are read once for all nodes."""
     recorded = {"operations": 100, "bytes": 3e6, "image": 15e6, "user_software": 1.1e6}
     recorded |= {"image_size": 2e9, "user_software_size": 0}
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in scale.table(recorded).splitlines()[2:]]

@@ -202,7 +202,7 @@ def test_a_record_without_a_sha256(place):
 
 
 def test_values_below_their_keys(place):
-    """N13: a record in another form of YAML, whose SHA256 a release states, is read, and others are added to it."""
+    """A record in another form of YAML, whose SHA256 a release states, is read, and others are added to it."""
     text = place.catalog.read_text()
     below = re.sub(
         r"\{family: (oci-full), version: (\S+), date: (20260807_115122)\}",

@@ -43,7 +43,7 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
     ],
 )
 def test_credentials_in_stages_are_refused(properties):
-    """G-09, use D11, defects A9: wherever they are; the error does not repeat them, and says what to do."""
+    """G-09: wherever they are; the error does not repeat them, and says what to do."""
     with pytest.raises(EasyBuildError) as error:
         PipStage.from_parameter([properties])
     assert "a credential is written out" in str(error.value)
@@ -107,7 +107,7 @@ def test_variables_of_an_environment():
     ],
 )
 def test_names_of_variables(name, is_known):
-    """H19: variables of this kind are kept out of EasyBuild's report, which everybody can read."""
+    """Variables of this kind are kept out of EasyBuild's report, which everybody can read."""
     assert Credentials.find_variables({name: f"/home/me/{SECRET}"}) == ([name] if is_known else [])
 
 

@@ -93,7 +93,7 @@ def test_a_scheduler_that_does_not_answer(make_test):
 
 
 def test_a_machine_outside_of_the_cluster(make_test):
-    """Issue 57, 17: commands of Slurm without a controller: no job is possible, which is no failure."""
+    """Commands of Slurm without a controller: no job is possible, which is no failure."""
     made, programs = make_test()
     for name in ("sbatch", "sinfo"):
         stand_in(programs / name, f"echo '{name}: error: Unable to contact slurm controller' >&2; exit 1")
@@ -106,7 +106,7 @@ def test_a_machine_outside_of_the_cluster(make_test):
 
 
 def test_a_directory_that_is_twice_on_path(make_test, monkeypatch):
-    """Issue 57, 17: modules tools leave out repeated entries of a list, so they aren't compared."""
+    """Modules tools leave out repeated entries of a list, so they aren't compared."""
     made, _ = make_test()
     made.before = {"PATH": "/a:/b:/a", "LIST": "/a:/b", "HOME": "/home/me"}
 

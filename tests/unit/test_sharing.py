@@ -135,7 +135,7 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys, ebsif):
     ],
 )
 def test_locks_of_others_are_checked(tmp_path, changes, problem):
-    """E-07, R-06, N9: from a file and from a registry: what is missing or damaged is said, before anything is done."""
+    """E-07, R-06: from a file and from a registry: what is missing or damaged is said, before anything is done."""
     path = tmp_path / "lock.json"
     path.write_text(json.dumps({**RECORD, **changes}))
     with pytest.raises(EbsifError, match=problem):
@@ -171,7 +171,7 @@ SHOWN = """\
 
 @pytest.mark.parametrize("command", ["extend", "pull"])
 def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, capsys, ebsif, monkeypatch):
-    """P-07, security 6: commands, modules and indexes of somebody else's lock, before any is run or used."""
+    """P-07: commands, modules and indexes of somebody else's lock, before any is run or used."""
     eb_prefix.install(MINE)
     (tmp_path / "lock.json").write_text(json.dumps({**RECORD, "stages": [STAGE]}))
     reference = share(tmp_path, stages=[STAGE])

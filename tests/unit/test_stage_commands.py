@@ -94,7 +94,7 @@ def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
 
 @pytest.mark.usefixtures("configuration")
 def test_a_source_that_patches_can_not_apply_to(tmp_path):
-    """wing D8: an archive with two entries at the top is refused with the reason."""
+    """An archive with two entries at the top is refused with the reason."""
 
     class Downloading(RecordedPip):
         def run(self, stage, arguments, extra):
@@ -115,7 +115,7 @@ def test_a_source_that_patches_can_not_apply_to(tmp_path):
     ],
 )
 def test_the_number_of_requirements(tmp_path, monkeypatch, capsys, text, said):
-    """wing D6: comments, options and blank lines are none."""
+    """Comments, options and blank lines are no requirements."""
     monkeypatch.setattr(Pip, "record_artifacts", lambda *_: None)
     monkeypatch.setattr(Packages, "from_output", lambda _: None)
     RecordedPip(tmp_path).install_requirements(stage_of(text), [], "26.3", None)

@@ -82,10 +82,10 @@ def fake_pip(work_dir):
 
 def test_the_log_of_a_stage(tmp_path):
     """
-    E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
+    E-10: the log has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
 
     After success, bytecode is compiled by the same Python, which may fail, and meanwhile packages are listed. That
-    takes long, so the log says it (requirement-sets 7, student 12).
+    takes long, so the log says it.
     """
     log, folder = tmp_path / "a log", tmp_path / "a folder"
     folder.mkdir()
@@ -268,13 +268,13 @@ def test_local_files_are_found():
     ],
 )
 def test_paths_as_pip_reads_them(line, path, monkeypatch):
-    """S003-09, defects B7, A1: indented, with @ and blanks, in options and variables: visible in the container."""
+    """S003-09: indented, with @ and blanks, in options and variables: visible in the container."""
     monkeypatch.setenv("WHEELS", "/of/variable")
     assert stage(requirements=line).local_paths() == ([path] if path else [])
 
 
 def test_paths_in_included_files(tmp_path):
-    """defects A1: files of requirements may name files elsewhere, and each other; the included are relative to them."""
+    """Files of requirements may name files elsewhere, and each other; the included are relative to them."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep.txt").write_text("aaa @ file:///srv/a/aaa.whl\n-r deep/more.txt \\\n  # and\n")
     (tmp_path / "deep/more.txt").write_text(f"-f /srv/b --no-index\n-r {tmp_path}/deep.txt\n-c ../pins.txt\n-r lost\n")
@@ -286,7 +286,7 @@ def test_paths_in_included_files(tmp_path):
 
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
 def test_editable_directories_are_refused(line):
-    """defects B8, S003-09: an editable requirement would make the module depend on a directory elsewhere."""
+    """S003-09: an editable requirement would make the module depend on a directory elsewhere."""
     with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*install a copy"):
         stage(requirements=line)
     assert stage(requirements="-e git+https://example.org/x.git#egg=x").requirement_list
@@ -370,7 +370,7 @@ def test_editable_directories_are_refused(line):
     ],
 )
 def test_pips_errors_are_explained(output, expected):
-    """S000-08 (git), E9 (certificates), E-12 (hashes), V-05 (compilers); disk, quota, network, index, platform."""
+    """S000-08 (git), E-12 (hashes), V-05 (compilers); certificates, disk, quota, network, index, platform."""
     text = Diagnosis(output).text()
     assert expected in text if expected else text == ""
 
@@ -395,7 +395,7 @@ ERROR: No matching distribution found for x==1+cpu
     ],
 )
 def test_the_host_that_can_not_be_reached(before, expected):
-    """E-11, requirement-sets 4: it is named, and a mirror of the others isn't advised if these answer."""
+    """E-11: the host is named, and a mirror of the others isn't advised if these answer."""
     assert Diagnosis(before + UNREACHABLE).text().startswith(expected)
 
 
@@ -409,7 +409,7 @@ def test_the_host_that_can_not_be_reached(before, expected):
     ],
 )
 def test_a_compiler_for_gpus(gpu, expected):
-    """E-11, student 6: no package of the distribution has nvcc, and it doesn't help in an image without CUDA."""
+    """E-11: no package of the distribution has nvcc, and it doesn't help in an image without CUDA."""
     text = Diagnosis("OSError: CUDA_HOME environment variable is not set.", gpu=gpu).text()
     assert expected in text and "--apt" not in text
 
@@ -444,7 +444,7 @@ def test_programs_of_what_was_asked_for(tmp_path):
 
 
 def test_programs_with_names_of_commands_of_the_host():
-    """Security 8: a package's ssh, sbatch or eb doesn't become a command unasked."""
+    """A package's ssh, sbatch or eb doesn't become a command unasked."""
     names = ["accelerate", "ls", "sbatch", "qsub", "flux", "eb", "ebsif", "tensorboard"]
     assert commands_of_host(names) == names[1:-1]
 
@@ -481,7 +481,7 @@ def test_the_image_and_earlier_versions_are_told_apart():
 
 
 def test_constraints_of_the_person_are_not_of_the_image():
-    """57-h1.4: what a file of constraints (-c) keeps isn't in the image, and can't be replaced there."""
+    """What a file of constraints (-c) keeps isn't in the image, and can't be replaced there."""
     output = "    The user requested {0}==2\n    The user requested (constraint) {0}==1\n"
     text = Diagnosis(output.format("mine"), image={"numpy"}).text()
     assert text == "mine==1 is a constraint of the requirements (-c), but: you ask for mine==2. Change one of them"
@@ -510,7 +510,7 @@ NAMES = ["a", "A-b.c_d", "1", "-a", "a-", "a b", "a[b]", "a\n", "\xe4"]
 
 
 def test_constraints_are_valid_for_pip():
-    """defects B2, G-11: packages of the image whose name or version pip can't parse are left out, and only those."""
+    """G-11: packages of the image whose name or version pip can't parse are left out, and only those."""
 
     def is_legal(name, version):
         try:
@@ -536,7 +536,7 @@ def test_constraints_are_valid_for_pip():
     ],
 )
 def test_directories_without_metadata(tmp_path, python):
-    """defects B13: without METADATA Python 3.14 finds no metadata, and 3.15 raises an exception."""
+    """Without METADATA Python 3.14 finds no metadata, and 3.15 raises an exception."""
     for name, content in (
         ("whole-1.0", b"Name: whole\nVersion: 1.0\n"),
         ("empty-1.0", None),

@@ -90,7 +90,7 @@ def test_a_broadcast_is_checked(node):
 
 
 def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
-    """A4: each has a copy of its own until that is checked, and says nothing if another one was faster."""
+    """Each has a copy of its own until that is checked, and says nothing if another one was faster."""
     place, _ = node.plan()
     # each has copied, or has looked at the SHA256, before the first one renames
     (tmp_path / "bin").mkdir()

@@ -50,7 +50,7 @@ def graph():
 
 
 def test_no_circular_imports():
-    """House 3, must hold of the layout: neither at the top of a module nor inside a function."""
+    """There are no circular imports, neither at the top of a module nor inside a function."""
     assert list(TopologicalSorter(graph()).static_order())
 
 
@@ -83,14 +83,14 @@ def test_the_easyblocks_stand_alone():
 
 
 def test_commands_do_not_import_each_other():
-    """House 2.11: code shared by commands is in another package, and none of those imports a command."""
+    """Code shared by commands is in another package, and none of those imports a command."""
     for name, used in graph().items():
         commands = [one for one in used if one.startswith("ebsif.commands.") and one != "ebsif.commands.options"]
         assert not commands or name == "ebsif.cli", (name, commands)
 
 
 def test_options_are_only_read():
-    """House 2.11: what was typed stays as it was typed; a command hands values on, in types of their own."""
+    """What was typed stays as it was typed; a command hands values on, in types of their own."""
     for path in (ROOTS["ebsif"] / "commands").glob("*.py"):
         stored = [
             ast.unparse(node)
@@ -109,7 +109,7 @@ SLOW = {
 
 
 def test_no_property_looks_at_files():
-    """C-01 (wing 4): an attribute of the easyblocks costs nothing; what reads, or starts programs, is called."""
+    """C-01: an attribute of the easyblocks costs nothing; what reads, or starts programs, is called."""
     found = []
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())) if name.startswith(WING) else ():
@@ -162,7 +162,7 @@ def handed_over(tree):
 
 @pytest.mark.parametrize("module", ["containerinstall", "containervenv"])
 def test_no_helper_holds_the_easyblock(module):
-    """House 2.3: modules of the sub-package get values and objects, and nothing that calls back into the easyblock."""
+    """Modules of the sub-package get values and objects, and nothing that calls back into the easyblock."""
     tree = ast.parse(modules()[f"{WING}.{module}"].read_text())
     assert [f"line {one.lineno}: {ast.unparse(one)}" for one in handed_over(tree)] == []
 
@@ -176,7 +176,7 @@ def test_what_counts_as_handing_over_the_easyblock():
 
 
 def test_the_page_on_the_architecture_is_complete():
-    """House 10: docs/architecture.md lists every package of the generator and every module of the sub-package."""
+    """docs/architecture.md lists every package of the generator and every module of the sub-package."""
     folders = {path.parent.name for path in ROOTS["ebsif"].glob("*/__init__.py")}
     beside = {path.stem for path in ROOTS["ebsif"].glob("*.py")} - {"__init__"}
     assert sorted(listed_packages()) == sorted(folders | beside)
@@ -200,7 +200,7 @@ def test_the_table_of_what_is_used_of_easybuild():
 
 @pytest.mark.parametrize("document", ["architecture", "developing"])
 def test_the_pages_on_the_code_name_what_exists(document):
-    """House 10: every folder, file and step of the picture that the pages on the code name exists."""
+    """Every folder, file and step of the picture that the pages on the code name exists."""
     text = (CHECKOUT / f"docs/{document}.md").read_text()
     container = ROOTS[WING] / "container"
     folders = [container / name for name in ("host", "image", "record", "system")]

@@ -108,7 +108,7 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
 
 
 def test_an_overlay(tmp_path, configuration, monkeypatch):
-    """A4, V-04: all of it is of root and from 1980, so it is the same in each run; older mksquashfs can't do that."""
+    """V-04: all of it is of root and from 1980, so it is the same in each run; older mksquashfs can't do that."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files").chmod(0o755)
     files = [overlay.folder("/usr", "755"), overlay.folder("/usr/bin", "1775")]
@@ -290,7 +290,7 @@ def test_repeating_a_lock_asks_for_the_same_names():
 
 
 def test_the_cause_is_shown():
-    """A2, V-04: what dpkg calls an error, with the words of the script before it, though much output follows."""
+    """V-04: what dpkg calls an error, with the words of the script before it, though much output follows."""
     lines = [f"Selecting previously unselected package a{number}." for number in range(30)]
     error = ["it is broken", "dpkg: error processing package b (--configure):"]
     error += [" installed b package post-installation", "Setting up a1 ..."]

@@ -48,7 +48,7 @@ def test_it_cites_what_there_is_and_says_who_made_it():
 
 
 def test_nothing_depends_on_it():
-    """Issue 25: nothing of the product uses the proposed easyblock."""
+    """Nothing of the product uses the proposed easyblock."""
     for path in [
         *(CHECKOUT / "easyblocks").rglob("*.py"),
         *(CHECKOUT / "generator").rglob("*.py"),

@@ -29,7 +29,7 @@ VERSIONS = [
     ("69afc4d-rocm-5.5-20240207", "11aaaab-rocm-5.5-20250207"),
     ("community-0.5.0-x-20250404", "0.4.35-x-20250404"),
     ("2.9-full-20251209_134408", "2.9-full-20251209_154408"),
-    # hunt R2.6: versions that begin with a letter, without dates
+    # versions that begin with a letter, without dates
     ("R2023b-x", "R2024a-x"),
     ("r9-x", "r10-x"),
 ]
@@ -51,7 +51,7 @@ def record(module, date=None):
 @pytest.mark.parametrize("pair", VERSIONS)
 @pytest.mark.parametrize("order", [1, -1])
 def test_records_and_installed_modules(eb_prefix, monkeypatch, pair, order):
-    """H-01 (generator D2, D4): a release, the newer version, then the later date, whether it is installed or not."""
+    """H-01: a release, the newer version, then the later date, whether it is installed or not."""
     records = [record(one) for one in pair[::order]]
     assert selection.find_one(records, "Tool").module == f"Tool/{pair[1]}"
     monkeypatch.setattr(Names, "containers", records)
@@ -77,7 +77,7 @@ def test_dates_that_only_records_have(eb_prefix, monkeypatch, ebsif):
 
 
 def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, monkeypatch):
-    """H-01, V-07, B4: the same one for every command, whatever their dates are."""
+    """H-01, V-07: the same one for every command, whatever their dates are."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
     for number, date in enumerate(DATES):
@@ -99,7 +99,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("date", ["2026-11-28", "_1", ".1", "1.", "1.rc1", "1..2", "a b"])
 def test_dates_that_are_refused(eb_prefix, ebsif, date):
-    """B4: one pattern for the dates of extensions: what is accepted is found by kernels and interpreters, too."""
+    """One pattern for the dates of extensions: what is accepted is found by kernels and interpreters, too."""
     said = ebsif("extend", BASE, "--add", "rich", "--name", "x", f"--date={date}", "-n", status=3).err
     assert f"--date '{date}': use only letters, digits, _ and . before a number" in said
 

@@ -11,7 +11,7 @@ CODE = [*'"[]{', "[exec", "]==]", "$(id)", "${HOME}", "a b", "a\nb", "a\n", "a\\
 
 @pytest.mark.parametrize("code", CODE)
 def test_names_that_are_code_in_some_language(code):
-    """P-06, security 2: no name, version or command has a character with a meaning in Lua, Tcl or a shell."""
+    """P-06: no name, version or command has a character with a meaning in Lua, Tcl or a shell."""
     for one in (code, f"x{code}", f"{code}x", f"x{code}x") if code else ("",):
         assert not written.is_package(one, "1.0")
         assert not written.is_package("name", one)
@@ -54,13 +54,13 @@ def test_paths(path, problem):
 
 
 def test_text_to_be_printed():
-    """P-06, security 8: terminals do nothing but show it."""
+    """P-06: terminals do nothing but show it."""
     assert written.escape("a\x1b[2J\nb\u2028\x9b") == r"a\x1b[2J\nb\u2028\x9b"
     assert written.printable("a\x1b]0;x\x07\n\tb") == "a\\x1b]0;x\\x07\n\tb"
 
 
 def test_files(tmp_path):
-    """P-03, security 8: only a regular file of limited size is opened, without waiting for anything."""
+    """P-03: only a regular file of limited size is opened, without waiting for anything."""
     file = tmp_path / "file"
     file.write_text("text")
     assert written.read_regular(str(file)) == b"text"

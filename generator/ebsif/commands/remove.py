@@ -119,7 +119,7 @@ def missed(newest: Installation, older: Sequence[Installation], is_confirmed: bo
     """
     Name what earlier extensions have and the newest one never had; return those that stay.
 
-    These are those that nobody has seen before with --yes: the person decides on each (student 1).
+    These are what nobody has seen before with --yes: the person decides on each.
     """
     found = removal.not_in(newest, older)
     for one, packages in found.items():
