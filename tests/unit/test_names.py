@@ -1064,7 +1064,7 @@ def test_a_locked_package_gets_another_version(extension):
 
 
 def test_packages_are_removed_with_what_only_they_need(extension):
-    """E-03: what others need stays; what can't be removed is named, what isn't installed isn't."""
+    """E-03: what others need stays, and what is added; what can't be removed is named, as it is there."""
     values, said = extension.extend("mine", "--remove", "Greeting")
     assert values["requirements"] == ["numpy", "rich"]
     assert values["constraints"] == ["hello==1.0", "http==1.0", "rich==1.0"]
@@ -1083,7 +1083,12 @@ def test_packages_are_removed_with_what_only_they_need(extension):
         ("setuptools", "has no package setuptools"),
     ):
         assert expected in extension.refusal("mine", "--remove", name), name
-    assert "nothing would be left of" in extension.refusal("mine", "--remove", "greeting", "numpy", "rich")
+    everything = ("--remove", "greeting", "numpy", "rich")
+    assert "nothing would be left of" in extension.refusal("mine", *everything)
+    # others in their place, of which one was only needed by them
+    assert extension.requirements("mine", *everything, "--add", "lightly") == ["lightly"]
+    values, said = extension.extend("mine", *everything, "--add", "hello")
+    assert values["requirements"] == ["hello"] and "hello 1.0" not in said
     extension.install("requirements = ['old; python_version < \"3\"', 'rich']\n", ["rich"], f"{BASE}-marker-20261121")
     values, said = extension.extend("marker", "--remove", "old")
     assert values["requirements"] == ["rich"]

@@ -342,9 +342,9 @@ def with_all(environment: Environment, wanted: Sequence[Stage], name: str) -> En
     )
 
 
-def remove(environment: Environment, names: Sequence[str]) -> Environment:
+def remove(environment: Environment, names: Sequence[str]) -> tuple[Environment, list[str]]:
     """
-    Return an environment without packages, and the stages that were there for them.
+    Return an environment without packages, and the stages that were there for them; and their normalized names.
 
     Raise EbsifError if one isn't the extension's.
     """
@@ -367,20 +367,19 @@ def remove(environment: Environment, names: Sequence[str]) -> Environment:
     own = tuple(stage for stage in own if stage.lines or stage.name in without_packages)
     if not any(stage.no_build_isolation for stage in own):
         own = tuple(stage for stage in own if not (stage.name or "").startswith(BUILD_TOOLS))
-    if not lines_of(own) and not environment.has_system:
-        raise nothing_left(environment.module)
-    changed = environment.with_own(own)
-    report_removal(changed, list(dict.fromkeys(removed)))
-    return changed
+    return environment.with_own(own), list(dict.fromkeys(removed))
 
 
-def nothing_left(module: str) -> EbsifError:
-    """Return the error for an extension from which everything would be removed."""
-    return EbsifError(f"nothing would be left of {module}: remove it (ebsif remove {module})")
+def require_rest(environment: Environment) -> None:
+    """Raise EbsifError if an extension would have nothing any more that its base lacks."""
+    if not lines_of(environment.own) and not environment.has_system:
+        raise EbsifError(
+            f"nothing would be left of {environment.module}: remove it (ebsif remove {environment.module})"
+        )
 
 
 def report_removal(environment: Environment, names: Sequence[str]) -> None:
-    """Say which packages go with the removed ones, and which removed ones stay because others need them."""
+    """Say what goes with packages that were removed from an environment, and which stay because others need them."""
     gone = environment.unneeded
     more = [f"{package.name} {package.version}" for name, package in sorted(gone.items()) if name not in names]
     if more:

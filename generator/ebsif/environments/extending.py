@@ -247,16 +247,19 @@ def changed_as_typed(
 ) -> Environment:
     """Return the environment of an extension, of a name, with other packages."""
     environment = change.with_system(environment, wish.apt, wish.allow_upgrade, wish.remove_apt)
+    removed = list[str]()
     if wish.remove:
-        environment = change.remove(environment, wish.remove)
+        environment, removed = change.remove(environment, wish.remove)
     if wish.names_all:
         environment = change.with_all(environment, requirements.split_into_stages(list(lines)), name)
     elif wish.add:
         environment = change.add(environment, lines, name)
     own = replacing.allow(environment.own, replaced)
     environment = environment.with_own((), with_commands(own, wish.commands), name)
-    if wish.remove_apt and not environment.own and not environment.has_system:
-        raise change.nothing_left(environment.module)
+    if wish.remove or wish.remove_apt:
+        # only now: what is added may take the place of what is removed, or need it
+        change.require_rest(environment)
+        change.report_removal(environment, removed)
     return environment
 
 
