@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container import settings
+from easybuild.easyblocks.generic.container import newest, settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES, attempt, printed, write_program
@@ -227,6 +227,38 @@ def test_an_environment_of_another_module(root, tmp_path):
     result = attempt([root / "bin/with-module", "echo", "x"], env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "loaded", "belongs"),
+    [
+        ("Mine/1.0 _EBSIF_NEWEST=", "Mine/1.0", True),
+        ("Mine/1.0 _EBSIF_NEWEST=", "Mine/.1.0", True),
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/1.0-own-20261122", True),
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/.1.0-own-20261122.2", True),
+        # of --date
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/1.0-own-first", True),
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/1.0-own-2026_11.3", True),
+        # an extension of it, one of another name, and another container, whose version begins alike
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/1.0-own-20261122-more-20261122", False),
+        ("Mine/1.0-own _EBSIF_NEWEST=yes", "Mine/1.0-owner-20261122", False),
+        ("Mine/1.0 _EBSIF_NEWEST=", "Mine/1.0-20261122", False),
+    ],
+)
+def test_which_module_an_environment_belongs_to(tmp_path, written, loaded, belongs):
+    """V-07, S003-18: a name without its date means any extension of that name, whatever its date, and nothing else."""
+    _, dash, date = loaded.replace("/.", "/").removeprefix(written.split()[0]).partition("-")
+    assert not dash or not belongs or re.fullmatch(newest.DATE, date)
+    root, venv = install(tmp_path / "root", loaded), tmp_path / "venv"
+    (venv / "host-bin").mkdir(parents=True)
+    (venv / "bin").mkdir()
+    write_program(venv / "host-bin/.run", "#!/bin/sh\n")
+    text = (root / "share/ebsif/activate.sh").read_text()
+    (venv / "bin/activate").write_text(f"_EBSIF_MODULE={written} _EBSIF_VENV={venv} _EBSIF_SITE= _EBSIF_USE=\n{text}")
+    variables = {"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)}
+    done = attempt([root / "bin/with-module", "printenv", "APPTAINERENV_VIRTUAL_ENV"], env=variables)
+    assert done.stdout == f"{venv}\n" * belongs
+    assert ("belongs to the module" in done.stderr) == (not belongs)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the user's shell, bash or zsh: load the module _EBSIF_MODULE and activate the environment _EBSIF_VENV.
+# Sourced by the user's shell, bash or zsh: load the module _EBSIF_MODULE and activate the environment _EBSIF_VENV. With
+# _EBSIF_NEWEST, the name is that of an extension without its date, and means the newest one.
 # extend-venv-activate writes this text, after these values, as bin/activate of the environment. In a container there is
 # no module to load.
 
@@ -19,19 +20,26 @@ _ebsif_remove() {
     if [ -n "$_ebsif_rest" ]; then export "$1=$_ebsif_rest"; else unset "$1"; fi
 }
 
-# LIST: whether the module is one of these modules. It may have been hidden, with a dot, or made visible since; that of an
-# extension may be without its date.
+# LIST: whether the module is one of these modules. It may have been hidden, with a dot, or made visible since. If its name
+# means the newest extension of a name, they have dates at the end: words without hyphens, as in newest.py.
 _ebsif_is_in() {
-    set -- ":$1" "$_EBSIF_MODULE"
+    set -- ":$1:" ":$_EBSIF_MODULE"
     set -- "${1//\/./\/}" "${2//\/./\/}"
-    case "$1:" in
-        *":$2:"* | *":$2/"* | *":$2-"[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][.:]*) ;;
+    case $1 in
+        *"$2:"* | *"$2/"*) return 0 ;;
+    esac
+    [ -n "$_EBSIF_NEWEST" ] || return 1
+    case $1 in
+        *"$2-"*) _ebsif_rest=${1#*"$2-"} ;;
         *) return 1 ;;
+    esac
+    case ${_ebsif_rest%%:*} in
+        *[!A-Za-z0-9_.]*) return 1 ;;
     esac
 }
 
 _ebsif_forget() {
-    unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_UNLOADS
+    unset _EBSIF_MODULE _EBSIF_NEWEST _EBSIF_VENV _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_UNLOADS
     unset _ebsif_kind _ebsif_rest
     unset -f _ebsif_remove _ebsif_is_in _ebsif_enter _ebsif_forget
 }
