@@ -432,17 +432,18 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
 def test_doctor_lists_packages_that_would_shadow(tmp_path):
     """S002-41: packages in ~/.local are listed, with those that would shadow the image's."""
     folder = tmp_path / ".local/lib/python3.11/site-packages"
-    for name, version in (("numpy", "1.0"), ("mine", "2.0")):
+    for name, version in (("numpy", "1.0"), ("mine", "2.0"), ("Flash.Attn", "2.7")):
         add_package(folder, name, version)
     # left behind by an interrupted pip
     (folder / "~umpy-1.0.dist-info").mkdir()
     root = tmp_path / "installation"
     (root / "share/ebsif").mkdir(parents=True)
-    record = {"image": {"file": "a.sif"}, "image_packages": ["numpy==2.0", "torch==2.0"]}
+    record = {"image": {"file": "a.sif"}, "image_packages": ["numpy==2.0", "torch==2.0", "flash_attn==2.8"]}
     (root / "share/ebsif/lock.json").write_text(json.dumps(record))
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path), "CONTAINERROOT": str(root)})
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("note")]
-    assert "mine 2.0, numpy 1.0; would shadow the image's numpy; modules ignore them" in line
+    packages = "Flash.Attn 2.7, mine 2.0, numpy 1.0"
+    assert f"{packages}; would shadow the image's Flash.Attn, numpy; modules ignore them" in line
 
 
 def test_a_python_that_is_too_old_is_named(monkeypatch):

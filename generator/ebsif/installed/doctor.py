@@ -17,6 +17,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic import container
 from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import processes
 from ebsif.catalog.container import Container
@@ -251,14 +252,14 @@ def find_user_packages() -> list[Finding]:
     """Return the findings on packages in ~/.local, which images prefer without a module (S002-41)."""
     findings = []
     module = places.loaded()
-    image = lockfile.versions_in(module.record.image_packages) if module else {}
+    image = lockfile.normalized(module.record.image_packages) if module else {}
     for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
         # leftovers of an interrupted pip (~umpy) have no metadata; Python 3.14 returns None for that
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]
         packages = {found.metadata["Name"]: found.version for found in known}
         if packages:
             text = f"{folder}: " + ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
-            shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})
+            shadows = sorted(name for name in packages if normal_name(name) in image)
             if shadows:
                 text += f"; would shadow the image's {', '.join(shadows)}"
             findings.append(Finding(NOTE, "user packages", text + "; modules ignore them"))
