@@ -21,7 +21,7 @@ from .container.build import VenvBuild
 from .container.framework import EasyBuildExit
 from .container.copying import copy_hashed
 from .container.overlay import check_squashfs_tools
-from .container.packages import Packages, gpu_of, pip_version
+from .container.packages import InstalledPackages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.permissions import set_mode, write_readable
 from .container.scripts import NEEDED_ON_HOST, commands_of_host
@@ -220,7 +220,7 @@ class ContainerVenv(ContainerInstall):
         for text in self.record.replacements:
             self.warn(text)
 
-    def commands_of_packages(self, packages: Packages) -> List[str]:
+    def commands_of_packages(self, packages: InstalledPackages) -> List[str]:
         """Return the programs of what was asked for that become commands; say which don't because the host has them."""
         found = self.build.venv.asked_programs(packages)
         left_out = [name for name in commands_of_host(found) if name not in self.spec.wrapped]
@@ -239,7 +239,7 @@ class ContainerVenv(ContainerInstall):
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
     def start_user_software(self, pip: Pip, pins: Dict[str, str],
-                            packages: Packages) -> Tuple[Packages, List[PipStage]]:
+                            packages: InstalledPackages) -> Tuple[InstalledPackages, List[PipStage]]:
         """
         Fill the venv with user software of the lock, or of an earlier installation.
 
@@ -264,8 +264,8 @@ class ContainerVenv(ContainerInstall):
         self.build.kept_packages = reuse.packages
         return self.build.venv.packages(), reuse.missing
 
-    def record_user_software(self, pip: Pip, packages: Packages) -> None:
-        """Record what was installed (Packages), and how."""
+    def record_user_software(self, pip: Pip, packages: InstalledPackages) -> None:
+        """Record what was installed (InstalledPackages), and how."""
         self.record.versions.update(pip=pip_version(packages), python=self.build.probe.python['version'])
         self.record.artifacts = pip.artifacts
         self.record.venv_name = self.spec.venv_name
@@ -278,8 +278,8 @@ class ContainerVenv(ContainerInstall):
             for stage in self.stages_for_pip() for path in stage.local_paths() + self.patch_files(stage)
             if os.path.isfile(path)}
 
-    def install_stage(self, pip: Pip, stage: PipStage, before: Packages, is_last: bool) -> Packages:
-        """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
+    def install_stage(self, pip: Pip, stage: PipStage, before: InstalledPackages, is_last: bool) -> InstalledPackages:
+        """Install a stage, with its modules and patches, and return the packages installed now (InstalledPackages)."""
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
             packages = pip.install(stage, before, variables, self.patch_files(stage),

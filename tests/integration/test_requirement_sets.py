@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.stages import PipStage
 from packaging.requirements import Requirement
@@ -127,7 +127,7 @@ def results(tmp_path_factory, pytorch_image, configuration):
         f"{PYTHON} -m venv --without-pip --system-site-packages {folder}/venv && {folder}/venv/bin/python -",
         text=(CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text(),
     )
-    image = Packages.from_output(listing)
+    image = InstalledPackages.from_output(listing)
     pip = Pip(SimpleNamespace(python="python"), str(folder), image, {})
     calls = {}
     for number, (text, _) in enumerate(SETS.values()):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.packages import Need, Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages, Need
 from easybuild.easyblocks.generic.container.pip import FILE
 from ebsif.catalog import site
 from ebsif.catalog.container import Container
@@ -24,7 +24,7 @@ from support import add_package, installed_packages
 
 VERSIONS = {"torch": "2.7.1+rocm6.2.4", "numpy": "2.4", "nvidia-cublas-cu12": "12.1", "fsspec": "2026.9"}
 VERSIONS.update({"sympy": "1.14", "vllm-tools": "1.0"})
-IMAGE = Packages((name, (name, version, "/opt")) for name, version in VERSIONS.items())
+IMAGE = InstalledPackages((name, (name, version, "/opt")) for name, version in VERSIONS.items())
 IMAGE.compiled = {"torch", "numpy"}
 IMAGE.needs = [Need("torch", "sympy", ">=1.13.3", True), Need("fsspec", "sympy", "", True)]
 
@@ -70,8 +70,8 @@ def test_why_a_package_of_the_image_is_replaced(tmp_path):
     add_package(image, "torch", "2.13.0", needs=["fsspec>=0.8.5"])
     add_package(image, "s3fs", "2026.9.0", needs=["fsspec==2026.9.0"])
     said = installed_packages(f"{mine}:{image}")
-    there = Packages.from_output(said.replace(str(mine), "/user-software/venv"))
-    (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
+    there = InstalledPackages.from_output(said.replace(str(mine), "/user-software/venv"))
+    (found,) = there.replaced_in(InstalledPackages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
     assert found["breaks"] == ["s3fs 2026.9.0 needs fsspec==2026.9.0"]
     assert found["wanted"] == ["datasets 3.6.0 needs fsspec<=2025.3.0"]
     assert sorted(found["affects"]) == ["lightning 2.6.6 needs fsspec>=2022.5.0", "torch 2.13.0 needs fsspec>=0.8.5"]

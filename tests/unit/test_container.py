@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
 from easybuild.easyblocks.generic.container.imageprograms import read_program
 from easybuild.easyblocks.generic.container.modulefile import help_sections, listed_packages
 from easybuild.easyblocks.generic.container.modulerc import aliases_of
-from easybuild.easyblocks.generic.container.packages import Need, Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages, Need
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
@@ -91,7 +91,7 @@ def spec(cls=ContainerSpec, **values):
 
 def packages(*seen):
     """Return packages by normalised name."""
-    return Packages((name, (name, version, folder)) for name, version, folder in seen)
+    return InstalledPackages((name, (name, version, folder)) for name, version, folder in seen)
 
 
 def test_a_venv_that_can_not_be_created(venv):

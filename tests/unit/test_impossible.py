@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages
 from ebsif.catalog.stages import stages_of
 from ebsif.environments import bases, impossible
 from ebsif.environments.baseimage import BaseImage, WantedStages
@@ -22,7 +22,7 @@ def said(monkeypatch):
 
     def packages(_):
         started.append(True)
-        return Packages((name, (name, version, "")) for name, version in THERE.items())
+        return InstalledPackages((name, (name, version, "")) for name, version in THERE.items())
 
     monkeypatch.setattr(BaseImage, "packages", property(packages))
     monkeypatch.setattr(BaseImage, "bound", BOUND)

@@ -8,7 +8,7 @@ from easybuild.easyblocks.generic.container.framework import plain_errors
 from easybuild.easyblocks.generic.container.imageprograms import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import listed_packages
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages
 from easybuild.easyblocks.generic.container.probe import ImageProbe
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import STOPPED
@@ -138,11 +138,11 @@ def test_packages_whose_names_are_code():
     """P-06: such packages are left out and named, and so is what they need; the others stay."""
     seen = [["numpy", "2.0", "/x"], ['a"); os.execute("id', "1", "/x"], ["b", "1[exec id]", "/x"], ["c", "1", "/x\n/y"]]
     needs = [["numpy", "c", ">=1,<2", True, True], ["numpy", "d]]", "", True, True], ["numpy", "e", "[id]", True, True]]
-    found = Packages.from_listing(description(seen, needs=needs, compiled=["a\nb", "c"]))
+    found = InstalledPackages.from_listing(description(seen, needs=needs, compiled=["a\nb", "c"]))
     assert list(found) == ["numpy"]
     assert [need.on for need in found.needs] == ["c"] == found.compiled
     assert found.left_out == ['a"); os.execute("id 1', "b 1[exec id]", "c 1"]
-    assert Packages.from_listing(description(seen[:1])).warning() == ""
+    assert InstalledPackages.from_listing(description(seen[:1])).warning() == ""
     assert listed_packages("all", Record(image_packages=['a"==1', "numpy==2.0"])) == [("numpy", "2.0")]
 
 

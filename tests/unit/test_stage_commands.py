@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages
 from easybuild.easyblocks.generic.container.pip import BASH, FILL_VARIABLE, Pip
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.stages import PipStage
@@ -21,7 +21,9 @@ class RecordedPip(Pip):
 
     def __init__(self, folder):
         """Let pip work in a folder."""
-        super().__init__(SimpleNamespace(python="python"), str(folder), Packages(numpy=("numpy", "2.0", "/image")), {})
+        super().__init__(
+            SimpleNamespace(python="python"), str(folder), InstalledPackages(numpy=("numpy", "2.0", "/image")), {}
+        )
         self.commands = []
 
     def run(self, stage, arguments, extra, **_):
@@ -31,7 +33,7 @@ class RecordedPip(Pip):
 
 def installed(**versions):
     """Return packages of user software with these versions."""
-    return Packages((name, (name, version, SITE)) for name, version in versions.items())
+    return InstalledPackages((name, (name, version, SITE)) for name, version in versions.items())
 
 
 def stage_of(*lines, **properties):
@@ -117,7 +119,7 @@ def test_a_source_that_patches_can_not_apply_to(tmp_path):
 def test_the_number_of_requirements(tmp_path, monkeypatch, capsys, text, said):
     """Comments, options and blank lines are no requirements."""
     monkeypatch.setattr(Pip, "record_artifacts", lambda *_: None)
-    monkeypatch.setattr(Packages, "from_output", lambda _: None)
+    monkeypatch.setattr(InstalledPackages, "from_output", lambda _: None)
     RecordedPip(tmp_path).install_requirements(stage_of(text), [], "26.3", None)
     assert said in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import pip
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.packages import Packages, built_for, constraint_lines
+from easybuild.easyblocks.generic.container.packages import InstalledPackages, built_for, constraint_lines
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.scripts import commands_of_host
@@ -77,7 +77,7 @@ class FakeContainer:
 def fake_pip(work_dir):
     """Return a pip that installs into a venv of such a container, and the venv."""
     venv = Venv(FakeContainer(work_dir), str(work_dir / "user-software"), "/user-software/venv/x")
-    return Pip(venv, str(work_dir), Packages(), {}), venv
+    return Pip(venv, str(work_dir), InstalledPackages(), {}), venv
 
 
 def test_the_log_of_a_stage(tmp_path):
@@ -430,7 +430,7 @@ def test_what_a_build_can_not_import(output, name):
 def test_programs_of_what_was_asked_for(tmp_path):
     """V-06: of packages that pip marks, whatever their programs are made of; none that the host needs."""
     _, venv = fake_pip(tmp_path)
-    packages = Packages.from_output(FakeContainer.seen)
+    packages = InstalledPackages.from_output(FakeContainer.seen)
     for name, mark, files in (
         ("board-1.0", "REQUESTED", ["../../../bin/board", "../../../bin/env", "board/bin/x", "../../../bin/-x"]),
         ("needed-1.0", "INSTALLER", ["../../../bin/needed"]),
@@ -521,7 +521,7 @@ def test_constraints_are_valid_for_pip():
     packages = [("a", version) for version in VERSIONS] + [(name, "1.0") for name in NAMES]
     expected = [f"{name}=={version}" for name, version in packages if is_legal(name, version)]
     assert constraint_lines([*packages, ("a", None)]) == expected
-    image = Packages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
+    image = InstalledPackages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
     assert image.constraints() == ["torch==2.7.1+cpu"]
     # the record lists all of them
     assert image.pins == ["gpg==1.16.0-unknown", "torch==2.7.1+cpu"]
@@ -552,7 +552,7 @@ def test_directories_without_metadata(tmp_path, python):
     said = installed_packages(tmp_path, newer)
     found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
     assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]
-    assert Packages.from_output(said).python_path == str(tmp_path)
+    assert InstalledPackages.from_output(said).python_path == str(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -570,7 +570,7 @@ def test_directories_without_metadata(tmp_path, python):
 )
 def test_packages_for_other_gpu_software_are_reported(torch, name, version, wrong):
     """A package for another ROCm or CUDA than that of the image's torch is reported with both versions."""
-    image = Packages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
+    image = InstalledPackages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
     texts = image.select(lambda other: other == name).for_other_gpu(image)
     assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
 

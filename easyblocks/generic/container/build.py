@@ -17,7 +17,7 @@ from .image.identity import OpenImage
 from .image.installed import InstalledImage
 from .record.lockfile import LAYER
 from .masks import Masks
-from .packages import Packages
+from .packages import InstalledPackages
 from .pip import PIP_CACHE, STAGES, Pip
 from .probe import ImageProbe
 from .reinstallation import remove_replaced
@@ -54,7 +54,7 @@ class VenvBuild(Build):
 
     venv: Venv
     pip: Pip
-    packages: Packages
+    packages: InstalledPackages
     # the SquashFS file of the installation to repeat
     squashfs: Optional[str] = None
 

@@ -69,7 +69,7 @@ Description = Dict[str, Any]
 VERSIONS = re.compile(r'[A-Za-z0-9_.+!*<>=~, -]*\Z')
 
 
-class Packages(Dict[str, Tuple[str, str, str]]):
+class InstalledPackages(Dict[str, Tuple[str, str, str]]):
     """
     Packages by normalized name: (name, version, directory in the container).
 
@@ -97,12 +97,12 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         return checked_description(seen)
 
     @classmethod
-    def from_output(cls, text: str) -> 'Packages':
+    def from_output(cls, text: str) -> 'InstalledPackages':
         """Return the packages listed by share/ebsif/installed-packages.py."""
         return cls.from_listing(cls.read(text))
 
     @classmethod
-    def from_listing(cls, seen: object) -> 'Packages':
+    def from_listing(cls, seen: object) -> 'InstalledPackages':
         """Return the packages in what that program has found; UnfitError if it is something else."""
         described = checked_description(seen)
         packages = cls()
@@ -127,9 +127,9 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         return "Packages are left out of the module and its record, because their names or versions have characters " \
             "that no package has. Whoever made them may want to run commands: %s" % ', '.join(self.left_out)
 
-    def select(self, wanted: Callable[[str], bool]) -> 'Packages':
+    def select(self, wanted: Callable[[str], bool]) -> 'InstalledPackages':
         """Return the packages whose normalized name satisfies a condition."""
-        chosen = Packages((name, self[name]) for name in self if wanted(name))
+        chosen = InstalledPackages((name, self[name]) for name in self if wanted(name))
         chosen.compiled, chosen.needs, chosen.left_out = self.compiled, self.needs, self.left_out
         return chosen
 
@@ -159,7 +159,7 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         """Return what some packages, by normalized name, require of the others that are installed."""
         return [need for need in self.needs if normal_name(need.name) in names and need.on not in names]
 
-    def replaced_in(self, image: 'Packages') -> List[Dict[str, Any]]:
+    def replaced_in(self, image: 'InstalledPackages') -> List[Dict[str, Any]]:
         """
         Return the packages of the image that user software hides with another version, for the record.
 
@@ -196,11 +196,11 @@ class Packages(Dict[str, Tuple[str, str, str]]):
                 texts.append("%s %s, not %s %s" % (name, found, name, version))
         return texts
 
-    def added_since(self, before: 'Packages') -> 'Packages':
+    def added_since(self, before: 'InstalledPackages') -> 'InstalledPackages':
         """Return the packages of user software that are new or have changed."""
         return self.select(lambda name: self.in_user_software(name) and self[name] != before.get(name))
 
-    def for_other_gpu(self, image: 'Packages') -> List[str]:
+    def for_other_gpu(self, image: 'InstalledPackages') -> List[str]:
         """
         Return which of these packages are built for other GPU software than torch in the image (S000-20).
 
@@ -283,7 +283,7 @@ def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:
     return kind, '%s.%s' % (major, minor) if minor else None
 
 
-def gpu_of(packages: Packages, gpu: Optional[str] = None) -> Optional[str]:
+def gpu_of(packages: InstalledPackages, gpu: Optional[str] = None) -> Optional[str]:
     """Return the kind of GPU that torch in packages is for, empty if for none; the given one if that isn't known."""
     kind, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
     return gpu if kind is None else '' if kind == 'cpu' else kind
@@ -301,7 +301,7 @@ def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[
     return next((kind for kind, pattern in GPU_PACKAGES.items() if pattern.match(name)), None)
 
 
-def pip_version(packages: Packages) -> str:
+def pip_version(packages: InstalledPackages) -> str:
     """
     Return the version of the pip that the venv's Python sees, after checking that it installs into user software.
 

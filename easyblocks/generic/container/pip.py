@@ -21,7 +21,7 @@ from easybuild.tools.utilities import nub, trace_msg
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError, RunShellCmdResult
 from .packages import (
-    BUILD_TOOLS, Need, Packages, constraint_lines, gpu_of, pip_version)
+    BUILD_TOOLS, InstalledPackages, Need, constraint_lines, gpu_of, pip_version)
 from .remedies import how_to_replace
 from .requirements import package_name
 from .runtime import Option, escape_bind, inject_variables
@@ -66,7 +66,7 @@ class Pip:
     installs another one into user software (V-03).
     """
 
-    def __init__(self, venv: Venv, work_dir: str, image: Packages, pins: Dict[str, str],
+    def __init__(self, venv: Venv, work_dir: str, image: InstalledPackages, pins: Dict[str, str],
                  kept: Collection[str] = ()) -> None:
         """Store what all stages share; `kept` are the names of packages of the image that the site keeps."""
         self.venv = venv
@@ -87,8 +87,8 @@ class Pip:
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE, '')
 
-    def install(self, stage: PipStage, before: Packages, variables: Optional[Variables] = None,
-                patches: Sequence[str] = (), processes: Optional[int] = None) -> Packages:
+    def install(self, stage: PipStage, before: InstalledPackages, variables: Optional[Variables] = None,
+                patches: Sequence[str] = (), processes: Optional[int] = None) -> InstalledPackages:
         """
         Install one stage: its 'pre' commands, pip, its 'post' commands, its checks. Return the packages installed now.
 
@@ -116,7 +116,7 @@ class Pip:
         return packages
 
     def install_requirements(self, stage: PipStage, patches: Sequence[str], version: str, processes: Optional[int],
-                             extra: Extra = NOTHING) -> Packages:
+                             extra: Extra = NOTHING) -> InstalledPackages:
         """Install the requirements of a stage with pip, which has the given version; return the packages then."""
         if re.search(r'\bgit\+', stage.requirements):
             self.check_git(stage, extra)
@@ -139,7 +139,7 @@ class Pip:
             self.write(os.path.join(folder, name), read_program(program))
         self.run(stage, arguments, extra, afterwards=(folder, str(processes or ''), str(FILE_TIME)))
         self.record_artifacts(stage)
-        return Packages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
+        return InstalledPackages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
 
     def folder(self, stage: PipStage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -348,7 +348,7 @@ class Pip:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage: PipStage, added: Packages, extra: Extra = NOTHING) -> None:
+    def fill_wheelhouse(self, stage: PipStage, added: InstalledPackages, extra: Extra = NOTHING) -> None:
         """
         Put a wheel of every package that a stage has added into the directory of `ebsif extend --wheelhouse`.
 
@@ -368,7 +368,7 @@ class Pip:
         arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]
         self.run(stage, arguments + self.build_options(stage) + self.index_options(stage), extra)
 
-    def check_nothing_replaced(self, stage: PipStage, packages: Packages) -> None:
+    def check_nothing_replaced(self, stage: PipStage, packages: InstalledPackages) -> None:
         """
         Stop if a protected package of the image is hidden by one in user software, unless the stage allows it.
 
@@ -384,7 +384,7 @@ class Pip:
                                      how_to_replace([name], self.bound, {name: version}))
             del self.bound[name]
 
-    def asked_for(self, stages: List[PipStage], packages: Packages, tried: Dict[str, str]) -> ImportRequest:
+    def asked_for(self, stages: List[PipStage], packages: InstalledPackages, tried: Dict[str, str]) -> ImportRequest:
         """
         Return which packages to import: those that stages ask for, of the packages that Python sees.
 

@@ -18,7 +18,7 @@ from easybuild.tools.config import build_option
 from easybuild.tools.filetools import mkdir, remove_dir
 
 from .framework import RunShellCmdError
-from .packages import Description, Packages
+from .packages import Description, InstalledPackages
 from .imageprograms import read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT
 from .runtime import STOPPED, InstallContainer, named_variables
@@ -68,7 +68,7 @@ class ImageProbe:
         self.listing = lines[-1] if lines and lines[-1].startswith('{') else ''
         self.errors = errors.strip().splitlines()
         try:
-            self.python = Packages.read(self.listing) if self.listing else {}
+            self.python = InstalledPackages.read(self.listing) if self.listing else {}
         except UnfitError as err:
             self.listing, self.python, self.errors = '', {}, [str(err)]
         # the part of the record on the packages of the system and of Conda
@@ -122,9 +122,9 @@ class ImageProbe:
         return found
 
     @property
-    def packages(self) -> Packages:
+    def packages(self) -> InstalledPackages:
         """The packages that the image's Python sees; none if it has no working Python."""
-        return Packages.from_output(self.listing) if self.listing else Packages()
+        return InstalledPackages.from_output(self.listing) if self.listing else InstalledPackages()
 
     def lacks(self, venv: bool) -> List[str]:
         """Return what the image lacks, one clause for each part; `venv`: whether a venv is needed."""

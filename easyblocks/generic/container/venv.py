@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 from . import missing
 from .diagnosis import Diagnosis
 from .framework import RunShellCmdResult
-from .packages import BUILD_TOOLS, Packages
+from .packages import BUILD_TOOLS, InstalledPackages
 from .probe import CommandResult
 from .runtime import SHOWN_LINES, InstallContainer, Option, escape_bind, escape_value, inject_variables, run_program
 from .imageprograms import FILES, ebsif_version, lines_after, read_program, sh_command
@@ -91,13 +91,13 @@ class Venv:
             variables[prefix + 'ENV_VIRTUAL_ENV'] = self.path
         return variables
 
-    def packages(self) -> Packages:
+    def packages(self) -> InstalledPackages:
         """Return the packages that the venv's Python sees."""
         result = self.run([self.python, '-'], split_stderr=True,
                           stdin=read_program('installed-packages.py'))
-        return Packages.from_output(result.output)
+        return InstalledPackages.from_output(result.output)
 
-    def make(self, image_packages: Packages, creation: CommandResult) -> Packages:
+    def make(self, image_packages: InstalledPackages, creation: CommandResult) -> InstalledPackages:
         """
         Complete the venv that `creation_command` has created, and return the packages it sees.
 
@@ -120,11 +120,11 @@ class Venv:
             self.add_programs()
         return packages
 
-    def site_packages(self, packages: Packages) -> str:
+    def site_packages(self, packages: InstalledPackages) -> str:
         """Return the venv's package directory on the host, as its Python names it (lib64, python3.14t ...)."""
         return os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
 
-    def add_hints(self, packages: Packages) -> None:
+    def add_hints(self, packages: InstalledPackages) -> None:
         """Add modules that explain pip's errors to a venv whose Python sees these packages."""
         folder = self.site_packages(packages)
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
@@ -148,7 +148,7 @@ class Venv:
             'make-venv.py', 'image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
         return ['python3', '-I', '-c', make, self.path, image_pip, pip, '\n'.join(programs)]
 
-    def look_at_empty(self, creation: CommandResult) -> Packages:
+    def look_at_empty(self, creation: CommandResult) -> InstalledPackages:
         """Return what the Python of the venv that was created sees; if that failed, the error says what to do."""
         trace_msg("creating the venv %s in the container" % self.path)
         if creation.exit_code:
@@ -158,7 +158,7 @@ class Venv:
                 "its Python ended with exit status %s, and without a message" % creation.exit_code))
         *programs, packages = creation.output.splitlines()
         trace_msg("programs of the image that run in the venv: %d" % len(programs))
-        return Packages.from_output(packages)
+        return InstalledPackages.from_output(packages)
 
     def programs(self) -> List[str]:
         """
@@ -171,7 +171,7 @@ class Venv:
         return [name for name in lines_after('program', output)
                 if is_command(name) and not name.lower().startswith('activate')]
 
-    def asked_programs(self, packages: Packages) -> List[str]:
+    def asked_programs(self, packages: InstalledPackages) -> List[str]:
         """Return the programs of the packages that pip was asked for, which it marks, from its lists of their files."""
         found: List[str] = []
         for mark in glob.glob(os.path.join(glob.escape(self.site_packages(packages)), '*.dist-info', 'REQUESTED')):

@@ -21,7 +21,7 @@ from ebsif.packages.wanted import KnownImage
 from ebsif.render.easyconfig import keep_packages
 
 if TYPE_CHECKING:
-    from easybuild.easyblocks.generic.container.packages import Packages
+    from easybuild.easyblocks.generic.container.packages import InstalledPackages
     from packaging.requirements import Requirement
 
 
@@ -70,11 +70,11 @@ class BaseImage:
         return self.given or bases.image_of(self.container, self.names.everything)
 
     @cached_property
-    def packages(self) -> "Packages":
+    def packages(self) -> "InstalledPackages":
         """The packages of the image."""
-        from easybuild.easyblocks.generic.container.packages import Packages
+        from easybuild.easyblocks.generic.container.packages import InstalledPackages
 
-        return Packages.from_listing(inspection.python_of(self.path).listing)
+        return InstalledPackages.from_listing(inspection.python_of(self.path).listing)
 
     @property
     def bound(self) -> dict[str, str]:

@@ -74,7 +74,7 @@ def check(
     check itself fails: no image, no network, eb refuses its options.
     """
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.packages import Packages
+    from easybuild.easyblocks.generic.container.packages import InstalledPackages
     from easybuild.easyblocks.generic.container.pip import artifacts_in
     from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
@@ -98,7 +98,7 @@ def check(
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
-        seen = [Packages.from_output(text) for text in written(folder, "packages.txt")]
+        seen = [InstalledPackages.from_output(text) for text in written(folder, "packages.txt")]
         system = [LayerRecord.from_content(json.loads(report)) for report in written(folder, REPORT, "")]
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions(

@@ -335,11 +335,11 @@ def pip_settings(path: Path) -> str:
 
 def python_in(result: Done) -> Optional[Python]:
     """Return what the Python probe has printed; None if it did not run."""
-    from easybuild.easyblocks.generic.container.packages import Packages
+    from easybuild.easyblocks.generic.container.packages import InstalledPackages
     from easybuild.easyblocks.generic.container.written import UnfitError
 
     try:
-        printed, packages = Packages.read(result.stdout), Packages.from_output(result.stdout)
+        printed, packages = InstalledPackages.read(result.stdout), InstalledPackages.from_output(result.stdout)
     except UnfitError:
         return None
     known = {one.name: printed[one.name] for one in fields(Python) if one.name in printed}

@@ -186,7 +186,7 @@ class Record(Fields):
     # with user software:
     stages: List[Dict[str, Any]] = []
     venv_packages: List[str] = []
-    replaced: List[Dict[str, Any]] = []  # packages of the image that others hide, see Packages.replaced_in
+    replaced: List[Dict[str, Any]] = []  # packages of the image that others hide, see InstalledPackages.replaced_in
     artifacts: Dict[str, Dict[str, str]] = {}  # name and SHA256 of the files that pip installed, by normalized name
     local_files: Dict[str, str] = {}  # SHA256 of local files that stages refer to, by path
     venv_environment: Dict[str, str] = {}
@@ -300,7 +300,7 @@ class Package(NamedTuple):
 
 
 def replacement(name: str, version: str, image: str, breaks: List[str], wanted: List[str], affects: List[str]) -> str:
-    """Return in words that a package replaces the image's, and what that breaks; see Packages.replaced_in."""
+    """Return in words that a package replaces the image's, and what that breaks; see InstalledPackages.replaced_in."""
     parts = ["%s %s instead of the image's %s" % (name, version, image)]
     parts += ["because " + ', '.join(wanted)] if wanted else []
     parts += ["this breaks: " + ', '.join(breaks)] if breaks else []

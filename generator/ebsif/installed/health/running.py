@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import InstalledPackages
 from easybuild.easyblocks.generic.container.record.lockfile import replacement, versions_in
 from easybuild.easyblocks.generic.container.smoketest import remedy
 from easybuild.easyblocks.generic.container.values import USER_SOFTWARE_VARIABLE, normal_name
@@ -107,10 +107,10 @@ def replaced(one: Subject) -> Iterator[Finding]:
     """Which packages of the image are hidden by others, perhaps installed by hand, and what do these break?"""
     if "listing" not in one.python:
         return
-    image = Packages(
+    image = InstalledPackages(
         (normal_name(name), (name, version, "")) for name, version in versions_in(one.record.image_packages).items()
     )
-    for found in Packages.from_listing(one.python["listing"]).replaced_in(image):
+    for found in InstalledPackages.from_listing(one.python["listing"]).replaced_in(image):
         finding = one.warning if found["breaks"] else one.note
         yield finding(replacement(**found))
 
