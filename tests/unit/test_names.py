@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from ebsif.catalog.container import CatalogError
 from ebsif.cli import main, parser_of
@@ -417,7 +418,11 @@ def test_the_catalog_and_files(prefix, tmp_path, ebsif):
 
 
 def test_the_modules_of_a_user(prefix, monkeypatch, ebsif):
-    """E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them."""
+    """
+    E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them.
+
+    59-h2: the one that was installed last is the first, as the help says.
+    """
     prefix.write_module(f"{MINE}.bak_20261122152728_16249", prefix.install(MINE), lua=False)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))
     (other / "a.sif").unlink()
@@ -426,6 +431,9 @@ def test_the_modules_of_a_user(prefix, monkeypatch, ebsif):
     rows = {row["module"]: row for row in json.loads(ebsif("list", "--mine", "--json").out)}
     found = {name: (row["base"], row["state"]) for name, row in rows.items()}
     assert found == {MINE: (BASE, ["loaded"]), OTHER: (BASE, ["no module file", "image gone"])}
+    assert list(rows) == [OTHER, MINE]
+    os.utime(prefix.software / MINE / lockfile.RECORD, (time.time() + 9,) * 2)
+    assert json.loads(ebsif("list", "--mine", "--json").out)[0]["module"] == MINE
     assert rows[MINE]["size"] > 5000 + rows[OTHER]["size"]
     (other / "share/ebsif/lock.json").write_text("{")
     said = ebsif("list", "--mine", "other", "--json").out

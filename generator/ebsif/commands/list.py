@@ -1,7 +1,7 @@
 """List the containers in the catalog of a site, newest first, and which of them are installed here.
 
-With --mine, list the container modules that you have installed, newest first, with what they extend, the space that
-removing them would free, and their state. Their names are those to type; --json has the whole ones, too.
+With --mine, list the container modules that you have installed, the last one first, with what they extend, the space
+that removing them would free, and their state. Type the names in the list; --json has the whole ones, too.
 """
 
 import dataclasses

@@ -387,7 +387,7 @@ class Row:
 
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
-    """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
+    """Return the container modules of this account, installed last first; with parts of names, only matching ones."""
     there = search.everything()
     words = {shown(one): places.word(one, there) for one in there}
     mine = sorted(
