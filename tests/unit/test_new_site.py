@@ -87,7 +87,7 @@ def test_each_line_is_explained(programs, tmp_path):
 @pytest.mark.parametrize("name", ["../up", "Mine", "", "a b"])
 def test_impossible_names(name, tmp_path):
     """The name is that of a directory in the catalog."""
-    with pytest.raises(EbsifError, match="can't be the name of a site"):
+    with pytest.raises(EbsifError, match="can't be the name of a site: use .*, beginning with a letter or digit"):
         newsite.write(name, tmp_path / "sites")
     assert list(tmp_path.iterdir()) == []
 

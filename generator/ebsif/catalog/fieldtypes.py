@@ -28,6 +28,8 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
+from ebsif.catalog.yamlerrors import DAY
+
 # All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
@@ -255,6 +257,6 @@ Duration = Annotated[str, AfterValidator(is_duration)]
 Count = Annotated[int, Field(ge=1)]
 VersionPart = Annotated[str, AfterValidator(is_version_part)]
 DatePart = Annotated[VersionPart, AfterValidator(is_day)]
-Day = Annotated[str, Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$"), AfterValidator(is_day)]
+Day = Annotated[str, Field(pattern=DAY), AfterValidator(is_day)]
 Suffix = Annotated[str, AfterValidator(is_suffix)]
 Text = Annotated[str, Field(min_length=1)]

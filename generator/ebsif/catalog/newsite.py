@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 from ebsif.catalog import schema, site
+from ebsif.catalog.yamlerrors import PATTERNS, SITE_NAME
 from ebsif.catalog.yamlfile import load, validate
 from ebsif.errors import EbsifError
 from ebsif.files import home, is_there, replace
@@ -44,8 +45,8 @@ class NodeKind(NamedTuple):
 
 def write(name: str, catalog: Path) -> Path:
     """Write the profile of a new site. Raise EbsifError if there is a profile already, or the name isn't one."""
-    if not re.fullmatch(site.NAME, name):
-        raise EbsifError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
+    if not re.fullmatch(SITE_NAME, name):
+        raise EbsifError(f"'{name}' can't be the name of a site: use {PATTERNS[SITE_NAME]}")
     path = catalog / name / "site.yaml"
     if is_there(path):
         raise EbsifError(f"{path} is there already: edit it, or choose another name")

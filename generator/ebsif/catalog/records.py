@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_KINDS
-from easybuild.easyblocks.generic.container.values import NAME_PART
 from pydantic import (
     AfterValidator,
     Field,
@@ -39,7 +38,7 @@ from ebsif.catalog.fieldtypes import (
 )
 from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostLibrariesSettings, HostProgramsSettings, Images
 from ebsif.catalog.stages import Stage
-from ebsif.catalog.yamlerrors import invalid
+from ebsif.catalog.yamlerrors import SHA256, SOFTWARE_NAME, invalid
 from ebsif.catalog.yamlfile import Model
 
 # Easyconfig parameters that are set by a field with another name, or by the site.
@@ -285,7 +284,7 @@ class ContainerRecord(ContainerFields):
     label: Optional[VersionPart] = Field(
         None, description="part of the version suffix that distinguishes modules with the same image"
     )
-    sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+    sha256: Optional[Annotated[str, Field(pattern=SHA256)]] = Field(
         None, description="SHA256 of the image, checked at installation"
     )
     size: Optional[Count] = Field(
@@ -310,9 +309,7 @@ DEFAULTS = merge.defaults_of(ContainerRecord)
 class CatalogFile(Model):
     """A file in the catalog."""
 
-    name: Annotated[str, Field(pattern=f"^{NAME_PART}$")] = Field(
-        description="name of the software, and of its modules"
-    )
+    name: Annotated[str, Field(pattern=SOFTWARE_NAME)] = Field(description="name of the software, and of its modules")
     extends: StrictBool = Field(
         False,
         description="whether the file adds to the one of the same name in the next catalog, instead of replacing it",

@@ -32,7 +32,7 @@ from ebsif.catalog.fieldtypes import (
     SingleLine,
     VersionPart,
 )
-from ebsif.catalog.yamlerrors import DocumentError, Problem, invalid
+from ebsif.catalog.yamlerrors import CPU_MASK, SITE_NAME, DocumentError, Problem, invalid
 from ebsif.catalog.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
 from ebsif.files import data_folder
@@ -44,9 +44,6 @@ SITES = Path(__file__).parent / "sites"
 # The default site.
 SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
-
-# What a name of a site looks like; it is also the name of a directory.
-NAME = "^[a-z0-9][a-z0-9_-]*$"
 
 GpuKind = Annotated[str, OneOf("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
@@ -172,7 +169,7 @@ class Partition(Model):
     memory: Optional[SingleLine] = Field(None, description="memory per node, in the scheduler's notation")
     qos: Optional[SingleLine] = Field(None, description="quality of service to request")
     exclusive: bool = Field(False, description="whether jobs get whole nodes, so that ranks can be bound to CPUs")
-    cpu_masks: list[Annotated[str, Field(pattern="^0x[0-9a-f]+$")]] = Field(
+    cpu_masks: list[Annotated[str, Field(pattern=CPU_MASK)]] = Field(
         [], description="masks of the CPUs closest to the GPU of each local rank, in the order of the ranks"
     )
 
@@ -248,7 +245,7 @@ class SchedulerSettings(Model):
 class Site(Model):
     """The profile of a site."""
 
-    name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site and of its directory")
+    name: Annotated[str, Field(pattern=SITE_NAME)] = Field(description="name of the site and of its directory")
     description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
         None,

@@ -14,13 +14,18 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from ebsif.errors import EbsifError
 from ebsif.text import without_middle
 
-# What fields with a pattern should be.
+# Patterns of fields, and what these should be.
+SHA256 = "^[0-9a-f]{64}$"
+DAY = r"^\d{4}(-\d{2}(-\d{2})?)?$"
+CPU_MASK = "^0x[0-9a-f]+$"
+SOFTWARE_NAME = f"^{NAME_PART}$"
+SITE_NAME = "^[a-z0-9][a-z0-9_-]*$"
 PATTERNS = {
-    "^[0-9a-f]{64}$": "64 hexadecimal digits, as `sha256sum` prints them",
-    r"^\d{4}(-\d{2}(-\d{2})?)?$": "a date, such as 2026-01-23",
-    "^0x[0-9a-f]+$": "a mask in hexadecimal digits, such as 0xff",
-    f"^{NAME_PART}$": "letters, digits and _ . + -, beginning with a letter or digit",
-    "^[a-z0-9][a-z0-9_-]*$": "lower-case letters, digits, _ and -, beginning with a letter or digit",
+    SHA256: "64 hexadecimal digits, as `sha256sum` prints them",
+    DAY: "a date, such as 2026-01-23",
+    CPU_MASK: "a mask in hexadecimal digits, such as 0xff",
+    SOFTWARE_NAME: "letters, digits and _ . + -, beginning with a letter or digit",
+    SITE_NAME: "lower-case letters, digits, _ and -, beginning with a letter or digit",
 }
 
 # What a value should be, by the type of pydantic's error; braces are for what the error knows.
