@@ -21,6 +21,8 @@ from ebsif.errors import EbsifError
 LOCK = ".ebsif.lock"
 # what locking says on a file system without locks, such as Lustre without the option flock
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+# how the names of images end: those of Singularity 3, and of its predecessor
+IMAGES = (".sif", ".simg")
 # as many as the kernel follows
 MOST_LINKS = 40
 

@@ -129,6 +129,8 @@ def test_files_that_do_not_exist(prefix, ebsif):
         (["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
         (["selftest", "no.sif"], "no.sif does not exist\n"),
         (["add", "no.sif"], "no.sif does not exist"),
+        (["show", "no.simg"], "no.simg does not exist"),
+        (["install", "no.simg"], "to add an image to your catalog: `ebsif add no.simg`"),
         (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: "),
     ):
         assert said in ebsif(*words, status=3).err

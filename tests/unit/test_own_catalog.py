@@ -149,7 +149,9 @@ def test_the_image_of_a_site_stays_where_it_is(place):
 def test_a_directory_of_images(place, ebsif):
     """V-08: a record for each image below a directory, with what its release states; what can't be added is named."""
     for number, name in enumerate(("tool-2.0", "tool-10.0", "new_thing-1.5", "20260101")):
-        path = Path(image(place, f"{name}.sif", f"images/release-{number}"))
+        # 59-h3: images of Singularity end in .simg, too
+        end = "simg" if name.startswith("new") else "sif"
+        path = Path(image(place, f"{name}.{end}", f"images/release-{number}"))
         path.with_suffix(".md").write_text(f"{'a' * 63}{number}  {path.name}\n")
         path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
     (place / "images/broken-1.0.sif").write_text("damaged")
@@ -167,7 +169,7 @@ def test_a_directory_of_images(place, ebsif):
     before = {path: path.read_text() for path in (place / OWN).glob("*.yaml")}
     (place / "images/broken-1.0.sif").unlink()
     (place / "images/release-3/20260101.sif").unlink()
-    for path in (place / "images").rglob("*-*.sif"):
+    for path in (place / "images").rglob("*-*.s*"):
         path.with_suffix(".md").unlink()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         (record,) = (one for one in own.values() if one.file_name == path.name)
@@ -178,7 +180,7 @@ def test_a_directory_of_images(place, ebsif):
     assert {path: path.read_text() for path in (place / OWN).glob("*.yaml")} == before
     (place / "empty").mkdir()
     shown = ebsif("add", "empty", status=3).err
-    assert "there are no images below empty: only files named *.sif count, not links" in shown
+    assert "there are no images below empty: only files named *.sif or *.simg count, not links" in shown
     assert cli.main(["add", "images", "--version", "1"]) == 2
 
 
@@ -187,7 +189,9 @@ def test_updating_ones_own(place, ebsif):
     (place / "project/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
     for version in ("1.0", "2.0"):
         image(place, f"tool-{version}.sif")
-    assert "written: 1 new record. Next: ebsif install --all\n" in ebsif("scan", "--write").err
+    image(place, "other-1.0.simg")
+    said = ebsif("scan", "--write", status=1)
+    assert "written: 1 new record. Next: ebsif install --all\n" in said.err and "other-1.0.simg" in said.out
     assert parameters(place, "Tool")["image"] == "central"
 
 

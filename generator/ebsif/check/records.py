@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.stages import as_parameter
-from ebsif.files import is_there
+from ebsif.files import IMAGES, is_there
 from ebsif.images.checksum import difference
 from ebsif.render import easyconfig
 from ebsif.report.findings import ERROR, WARNING, Finding
@@ -51,7 +51,7 @@ def check_reviews(path: Path) -> Iterator[Finding]:
 
 def check_record(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
     """Yield findings on a record that don't need its easyconfig; images are read if there is a `digest`."""
-    if not container.file_name.endswith((".sif", ".simg")):
+    if not container.file_name.endswith(IMAGES):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
     # in the name of the image it distinguishes that, and `ebsif add` reads it there
     if container.label and "{label}" not in f"{container.suffix_template} {container.file}":

@@ -37,7 +37,7 @@ from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework, running
 from ebsif.environments.request import own_folder
 from ebsif.errors import FAILED, EbsifError, UsageError
-from ebsif.files import is_there, message_of
+from ebsif.files import IMAGES, is_there, message_of
 from ebsif.images import inspection, remote
 from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.registry.reference import parse_source
@@ -84,9 +84,10 @@ def run(options: Namespace) -> int:
     if options.version or options.fetch:
         raise UsageError("--version and --fetch are for a single image")
     # links, such as latest.sif, are other names of images
-    images = [path for path in folder.rglob("*.sif") if not path.is_symlink()]
+    images = [path for path in folder.rglob("*") if path.name.endswith(IMAGES) and not path.is_symlink()]
     if not images:
-        raise AddingError(f"there are no images below {folder}: only files named *.sif count, not links")
+        names = " or ".join(f"*{end}" for end in IMAGES)
+        raise AddingError(f"there are no images below {folder}: only files named {names} count, not links")
     status = 0
     for image in sorted(images, key=lambda path: natural(str(path))):
         try:

@@ -19,7 +19,7 @@ from ebsif.eb import running
 from ebsif.environments import cataloged
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FAILED, EbsifError, UsageError
-from ebsif.files import message_of
+from ebsif.files import IMAGES, message_of
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -79,7 +79,7 @@ def find(containers: list[Container], name: str, options: Namespace) -> Containe
         instead = ""
         if name.endswith(".eb"):
             instead = f"; to install an easyconfig: `{running.command([name])}`"
-        elif name.endswith(".sif"):
+        elif name.endswith(IMAGES):
             instead = f"; to add an image to your catalog: `ebsif add {name}`"
         raise selection.UnknownNameError(f"{error}{instead}") from None
 

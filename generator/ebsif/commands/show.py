@@ -24,7 +24,7 @@ from ebsif.catalog.packagenames import DEFAULT_BADGES
 from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import EbsifError, UsageError
-from ebsif.files import is_there
+from ebsif.files import IMAGES, is_there
 from ebsif.images import description, inspection, remote
 from ebsif.images.registry.reference import parse_source
 from ebsif.installed import current, imagestate
@@ -99,7 +99,7 @@ def run(options: Namespace) -> int:
 
 def is_image(text: str) -> bool:
     """Return whether a name is that of an image file, or says where an image is."""
-    return remote.is_source(text) or text.endswith(".sif") or (Path(text).is_file() and not text.endswith(OTHER_FILES))
+    return remote.is_source(text) or text.endswith(IMAGES) or (Path(text).is_file() and not text.endswith(OTHER_FILES))
 
 
 def show_image(options: Namespace) -> int:

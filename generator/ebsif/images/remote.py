@@ -15,6 +15,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, KINDS, OCI, OTHER_KINDS, ImageSource
 
 from ebsif.errors import EbsifError
+from ebsif.files import IMAGES
 from ebsif.images.inspection import Inspection, important, read_packages
 from ebsif.images.registry.manifest import Descriptor, Manifest
 from ebsif.images.registry.reference import open_repository
@@ -30,7 +31,7 @@ MOST_ATTACHED = 20
 ABOUT = "vnd.docker.reference.digest"
 LABEL = "org.opencontainers.image."
 
-FILE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\.sif", re.ASCII)
+FILE_NAME = re.compile(rf"[A-Za-z0-9][\w.+-]*(?:{'|'.join(map(re.escape, IMAGES))})", re.ASCII)
 
 
 @dataclass

@@ -29,7 +29,7 @@ from ebsif.report.findings import Finding
 from ebsif.text import did_you_mean
 
 # Suffixes of files that need no slash in their name to be recognized.
-SUFFIXES = (".eb", ".sif", ".json")
+SUFFIXES = (".eb", ".json", *files.IMAGES)
 
 # The possible results.
 Found = Union[Container, Installation, Path]
@@ -337,7 +337,7 @@ class Names:
 
     def image(self, text: Optional[str]) -> Path:
         """Return the image of the container with a name, or an image that is named itself; see `find`."""
-        if text and not is_there(Path(text, lockfile.RECORD)) and (text.endswith(".sif") or is_there(Path(text))):
+        if text and not is_there(Path(text, lockfile.RECORD)) and (text.endswith(files.IMAGES) or is_there(Path(text))):
             return Path(text)
         thing = self.find(text)
         if isinstance(thing, Path):

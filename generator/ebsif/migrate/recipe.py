@@ -20,6 +20,7 @@ from ebsif.catalog.fieldtypes import PLACEHOLDER
 from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.site import Site
 from ebsif.eb import framework
+from ebsif.files import IMAGES
 from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
 from ebsif.migrate.imported import Imported, as_strings, is_data, shortened
 from ebsif.migrate.modulesettings import ModuleParameters
@@ -117,7 +118,7 @@ def read(path: Path, site: Site) -> Imported:
 def read_sources(values: dict[str, Any], result: Imported, source: Source) -> None:
     """Read the image, definition files, other copied files, and the checksum."""
     names = [Path(name).name for name in framework.source_names(values["sources"])]
-    images = [name for name in names if name.endswith((".sif", ".simg"))]
+    images = [name for name in names if name.endswith(IMAGES)]
     if not images:
         raise ImportingError(f"{result.path}: none of the sources is an image (*.sif)")
     image, line = images[0], source.of("sources")

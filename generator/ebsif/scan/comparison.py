@@ -21,7 +21,7 @@ from ebsif.catalog.records import CatalogFile
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError
-from ebsif.files import is_there
+from ebsif.files import IMAGES, is_there
 from ebsif.images import inspection
 from ebsif.images.checksum import of_size
 from ebsif.images.checksum import sha256 as sha256_of
@@ -75,7 +75,7 @@ class Comparison:
 
     def is_image(self, name: str) -> bool:
         """Return whether a file name is that of an image that counts."""
-        return (name.endswith(".sif") or fits(self.documents, name)) and not self.is_ignored(name)
+        return (name.endswith(IMAGES) or fits(self.documents, name)) and not self.is_ignored(name)
 
     def is_ignored(self, name: str) -> bool:
         """Return whether a file name or tag is left out."""
@@ -267,10 +267,10 @@ def sha256_in(container: Container) -> Optional[str]:
 
 
 def below(folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield the SIF files one or two levels below directories, as far as they can be read."""
+    """Yield the images one or two levels below directories, as far as they can be read."""
     for folder in sorted(folders):
-        for pattern in ("*/*.sif", "*/*/*.sif"):
-            yield from folder.glob(pattern)
+        for pattern in ("*/*", "*/*/*"):
+            yield from (path for path in folder.glob(pattern) if path.name.endswith(IMAGES))
 
 
 # --- files beside an image; the LUMI AI Factory publishes NAME.md with the output of sha256sum, and NAME.json

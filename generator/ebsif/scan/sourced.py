@@ -15,6 +15,7 @@ from ebsif.catalog.guess.familymatch import families_named
 from ebsif.catalog.guess.programs import Programs
 from ebsif.catalog.proposal import AddingError
 from ebsif.catalog.records import CatalogFile
+from ebsif.files import IMAGES
 from ebsif.images import fetching, inspection, remote
 from ebsif.images.inspection import Inspection
 from ebsif.images.remote import Remote
@@ -96,7 +97,7 @@ def fetched(source: ImageSource, name: str, folder: Optional[Path], known: Optio
 def file_name(source: ImageSource) -> str:
     """Return the name for the SIF file of a source that tells nothing before it is fetched."""
     name = Path(urlsplit(source.path).path if source.kind == HTTPS else source.path).name
-    return name if name.endswith(".sif") else f"{name.partition('.tar')[0]}.sif"
+    return name if name.endswith(IMAGES) else f"{name.partition('.tar')[0]}.sif"
 
 
 def same_image(container: Container, found: Inspection) -> Optional[bool]:
