@@ -114,7 +114,9 @@ def open_packages(versions: Mapping[str, str]) -> list[str]:
 def ray_is_open(versions: Mapping[str, str]) -> str:
     """Return why others can use the Ray among these packages; empty if they can't, or its version isn't known."""
     version = versions.get("ray", "")
-    return f"Ray {version} has no tokens ({RAY_WITH_TOKENS} has)" if is_before(version, RAY_WITH_TOKENS) else ""
+    # candidates of that release have them: start-ray.py, which asks in the job, compares two numbers only
+    is_open = is_before(version, f"{RAY_WITH_TOKENS}.dev")
+    return f"Ray {version} has no tokens ({RAY_WITH_TOKENS} has)" if is_open else ""
 
 
 def is_before(version: str, since: str) -> bool:
@@ -122,8 +124,13 @@ def is_before(version: str, since: str) -> bool:
     return bool(version and since) and version_key(version) < version_key(since)
 
 
+def is_python(program: str) -> bool:
+    """Return whether the first word of a command starts Python, of whatever version: python3.14t has no global lock."""
+    return bool(re.fullmatch(r"python(3(\.\d+t?)?)?", Path(program).name))
+
+
 def program_of(words: Sequence[str]) -> str:
     """Return the name of the program in a command, or the package of the module that python runs."""
-    if re.fullmatch(r"python(3(\.\d+)?)?", Path(words[0]).name) and "-m" in words[:-1]:
+    if is_python(words[0]) and "-m" in words[:-1]:
         return words[words.index("-m") + 1].partition(".")[0]
     return Path(words[0]).name

@@ -61,6 +61,8 @@ def problems(check, one):
         (["ray==2.51.2"], [], ["Ray 2.51.2 has no tokens (2.52 has), so `ebsif job` starts it only on nodes that the"]),
         (["ray==2.51.2", "vllm==0.9.1"], ["ray==2.60.0"], ["vLLM before 0.10.2 has no socket file, and asks for its"]),
         (["vllm==0.25.0+lumi"], [], []),
+        # as start-ray.py says in the job
+        (["ray==2.52.0rc1"], [], []),
     ],
 )
 def test_servers_that_others_could_use(subject, image, user, expected):

@@ -20,6 +20,7 @@ from ebsif import cli
 from ebsif.catalog import fieldtypes, site
 from ebsif.errors import UsageError
 from ebsif.jobs import job, launchers
+from ebsif.servers import server_of
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,12 +270,14 @@ def test_errors_name_cause_and_remedy(words, status, expected):
     assert expected in result.stderr
 
 
-@pytest.mark.parametrize("words", [["python", "train.py"], ["/usr/bin/python3.12", "train.py"], ["train.py"]])
-def test_python_as_the_program(words):
-    """`-- python train.py` runs train.py, and the job is called train."""
-    text = script("local", program=words)
+@pytest.mark.parametrize("python", [["python"], ["/usr/bin/python3.12"], ["python3.14t"], []])
+def test_python_as_the_program(python):
+    """Y-03: `-- python train.py` runs train.py, and the job is called train; `python -m vllm` is a server of vLLM."""
+    text = script("local", program=[*python, "train.py"])
     assert text.endswith("conda-python-distributed train.py\n")
     assert header(text)[0] == "--job-name=train"
+    module = [*python, "-m"] if python else []
+    assert server_of(shlex.join([*module, "vllm", "serve", "m"])).package == "vllm"
 
 
 @pytest.mark.parametrize(

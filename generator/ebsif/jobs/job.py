@@ -29,7 +29,7 @@ from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.jobs.launchers import LAUNCHERS, Launcher, Native, Ray, Share, WithServer
 from ebsif.report import output
-from ebsif.servers import server_of
+from ebsif.servers import is_python, server_of
 from ebsif.templating import environment, quote
 
 # Programs that start ranks or containers, which the script does already.
@@ -312,7 +312,7 @@ def install_script(easyconfig: str, options: list[str], request: JobRequest, sit
 def python_program(words: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of python for a command as a person types it; raise JobError if it is no Python program."""
     name = Path(words[0]).name
-    if re.fullmatch(r"python(3(\.\d+)?)?", name):
+    if is_python(name):
         # the batch script runs python anyway
         words = words[1:]
         if not words:
