@@ -3,16 +3,21 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.values import current_root
 from ebsif.catalog import reading, site
+from ebsif.catalog.proposal import AddingError
 from ebsif.catalog.settings import Settings
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.check import contents, easyconfigs, sites
 from ebsif.check.sites import check_sites
+from ebsif.commands.add import check_place
 from ebsif.images import inspection
 from ebsif.render import easyconfig, rendering
 from ebsif.report.findings import ERROR, Finding
+from ebsif.scan.places import ImagePlace, places_of
 from support import CHECKOUT
 
 SITE = "name: mine\ndescription: a machine of ours\n"
@@ -606,3 +611,21 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, ebsif):
     ]
     place(profile=f"{SITE}gpu: amd\n")
     assert "site.yaml:3: gpu: should be" in ebsif(*arguments, status=3).err
+
+
+def test_a_variable_names_the_directory_of_images(place, tmp_path, monkeypatch):
+    """Commands look for images where the module and eb do: the variable comes first, if it has a value."""
+    settings = place(
+        profile=f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n"
+        "    - {path: here}\n    - {path: links, stability: moving}\n"
+    )
+    profile = settings.site()
+    (container,) = settings.containers(profile)
+    for value, root in ((str(tmp_path), tmp_path), ("", Path("/nowhere"))):
+        monkeypatch.setenv("ROOT", value)
+        searched = [("stable", root / "here"), ("moving", root / "links")]
+        assert container.image_places == [(kind, folder / "tool-1.0.sif") for kind, folder in searched]
+        assert places_of(profile, []) == [ImagePlace(str(folder), kind) for kind, folder in searched]
+        assert current_root(easyconfig.parameters(container)["image_root"]) == str(root)
+        with pytest.raises(AddingError, match="directory whose links move"):
+            check_place(root / "links/tool-1.0.sif", profile, meant=False)

@@ -21,7 +21,7 @@ from .moduleparts import ModuleBinds, ModuleCaches, ModuleCommands, ModuleEnviro
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
 from .parameters import default_name
 from .schedulers import SCHEDULERS
-from .values import USER_SOFTWARE, Setting, parse_binds, root_parts, with_value
+from .values import USER_SOFTWARE, Setting, current_root, parse_binds, root_parts, with_value
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
@@ -138,8 +138,6 @@ class ContainerSpec:
             '%s-%s.sif' % (self.name, self.version)
         # where the image can be fetched from
         self.source = ImageSource.parse(self.image_source) if self.image_source else None
-        # the variable that may name the parent directory of images, and the directory otherwise
-        self.image_root_parts = root_parts(self.image_root)
         # the warnings, and what a hidden module says when it is loaded: why it is archived; ebsif 0.2.0 wrote the text
         # as both
         lines = self.modloadmsg.splitlines() if self.hidden and self.modloadmsg else []
@@ -212,7 +210,7 @@ class ContainerSpec:
 
     def module_parts(self) -> ModuleParts:
         """Return what the module needs of the easyconfig."""
-        variable, root = self.image_root_parts
+        variable, root = root_parts(self.image_root)
         known = {} if self.init == INIT_NONE else CACHES
         # an image without Python has only the caches of the easyconfig
         places: Dict[str, Optional[str]] = {
@@ -268,8 +266,7 @@ class ContainerSpec:
 
     def central_directories(self) -> List[str]:
         """Return the full paths of 'image_dirs' in the current environment."""
-        variable, path = self.image_root_parts
-        root = os.environ.get(variable) or path or '/'
+        root = current_root(self.image_root)
         return [os.path.join(root, path) for path in self.image_dirs]
 
     def current_binds(self) -> Tuple[List[str], List[str]]:

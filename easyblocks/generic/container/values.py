@@ -170,6 +170,12 @@ def root_parts(text: Optional[str]) -> Tuple[str, str]:
     return (match.group(1), match.group(2) or '') if match else ('', text or '')
 
 
+def current_root(text: Optional[str]) -> str:
+    """Return the directory that ${NAME:-DIRECTORY} means in this environment; without any, the root of all."""
+    variable, directory = root_parts(text)
+    return os.environ.get(variable) or directory or '/'
+
+
 def escape_bind(path: str) -> str:
     r"""
     Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.

@@ -201,8 +201,7 @@ class Container(ContainerRecord):
         """The stability of the image and its path for each possible place, in search order."""
         images = self.images or self.site.images
         return [
-            (one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
-            for one in images.directories
+            (one.stability, images.current_root / self.fill(one.path) / self.file_name) for one in images.directories
         ]
 
     def moving_image(self) -> Optional[Path]:

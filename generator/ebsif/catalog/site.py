@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, NODE, STRIPING
+from easybuild.easyblocks.generic.container.values import current_root
 from pydantic import Field, model_validator
 
 from ebsif.catalog import merge
@@ -81,6 +82,16 @@ class Images(Model):
     ignored: list[SingleLine] = Field(
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif scan` leaves out"
     )
+
+    @property
+    def root_in_easyconfig(self) -> Optional[str]:
+        """The directory that relative paths start from, and its variable, as modules and eb read it: ${NAME:-PATH}."""
+        return f"${{{self.root_variable}:-{self.root or ''}}}" if self.root_variable else self.root
+
+    @property
+    def current_root(self) -> Path:
+        """The directory that relative paths start from in this environment."""
+        return Path(current_root(self.root_in_easyconfig))
 
     @model_validator(mode="after")
     def check_root(self) -> "Images":

@@ -276,7 +276,7 @@ def ask(question: str, default: Optional[str]) -> Optional[str]:
 def check_place(image: Path, profile: Site, meant: bool) -> None:
     """Report a link's target; raise AddingError for a link in a directory whose links move, unless it is intended."""
     moving = {
-        Path(os.path.realpath(Path(profile.images.root or "/") / one.path))
+        Path(os.path.realpath(profile.images.current_root / one.path))
         for one in profile.images.directories
         if one.stability == "moving"
     }

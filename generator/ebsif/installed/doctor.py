@@ -72,10 +72,9 @@ def examine(modules: Sequence[str]) -> list[Finding]:
 def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
     """Return the findings on the catalog of a site and on each of its image directories."""
     images = profile.images
-    root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
     findings = [Finding(OK, "site", f"{profile.name}: {output.format_count(len(containers), 'container')}")]
     for directory in images.directories:
-        place = root / directory.path
+        place = images.current_root / directory.path
         there = "" if is_there(place) else ": not on this machine"
         # a path with placeholders is different for each container
         if "{" not in directory.path:

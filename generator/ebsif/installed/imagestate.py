@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import (
     IMAGE_REFERENCE,
     ImageRecord,
 )
-from easybuild.easyblocks.generic.container.values import root_parts
+from easybuild.easyblocks.generic.container.values import current_root
 
 from ebsif import files
 from ebsif.eb import framework
@@ -123,8 +123,7 @@ def central_places(installation: Installation) -> Iterator[Union[str, Path]]:
     except (framework.EbError, KeyError):
         yield from filter(None, (known.source, known.resolved))
         return
-    variable, root = root_parts(values["image_root"]) if directories else ("", "")
-    root = os.environ.get(variable) or root or "/"
+    root = current_root(values["image_root"]) if directories else "/"
     for directory in directories:
         yield Path(root, directory, known.file)
 

@@ -17,7 +17,7 @@ from ebsif.catalog.container import CatalogError, Container, ContainerRecordErro
 from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
 from ebsif.catalog.packagenames import USUAL_NAMES
 from ebsif.catalog.records import WRITTEN_FROM
-from ebsif.catalog.site import Binds, Images
+from ebsif.catalog.site import Binds
 from ebsif.catalog.stages import as_parameter
 from ebsif.eb.easyconfigtext import header_of_site
 from ebsif.templating import environment
@@ -140,7 +140,7 @@ def of_image(container: Container) -> dict[str, Any]:
         "download_instructions": instructions(container),
         "definition_files": container.definition_files,
         "image": container.image_kind,
-        "image_root": image_root(images) if images.directories else None,
+        "image_root": images.root_in_easyconfig if images.directories else None,
         "image_dirs": [container.fill(directory.path) for directory in images.directories],
     }
 
@@ -277,11 +277,6 @@ def conda_env(container: Container) -> Optional[str]:
     if container.conda_root not in (None, CONDA_ROOT):
         return f"{container.conda_root}/envs/{name}"
     return name if name != container.name.lower() else None
-
-
-def image_root(images: Images) -> Optional[str]:
-    """Return the parent directory of images, which an environment variable may name, or None."""
-    return f"${{{images.root_variable}:-{images.root or ''}}}" if images.root_variable else images.root
 
 
 def caches_of(container: Container) -> dict[str, Any]:

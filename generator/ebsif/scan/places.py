@@ -61,7 +61,7 @@ def places_of(profile: Site, documents: Iterable[CatalogFile]) -> list[ImagePlac
     """Return the directories with images of a site and of the families in its catalog, each once."""
     return list(
         dict.fromkeys(
-            ImagePlace(str(Path(one.root or "/") / directory.path), directory.stability)
+            ImagePlace(str(one.current_root / directory.path), directory.stability)
             for one in images_of(profile, documents)
             for directory in one.directories
         )
