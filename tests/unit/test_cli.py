@@ -80,6 +80,8 @@ def run(*arguments, **options):
         (["site", "init", "new", "--json"], "--site and --json are for libraries, not for init"),
         (["site", "init", "new", "--catalog", "/a", "--catalog", "/b"], "init writes to one catalog"),
         (["extend", "x", "--robot"], "put -- before options of eb"),
+        (["extend", "x", "--add", "rich", "--json", "-n"], "--dry-run prints an easyconfig, not JSON"),
+        (["extend", "x", "--wheelhouse", "w", "--json"], "leave out the other options"),
         (["extend", "x", "einops", "rich"], "To add packages: `ebsif extend x --add einops rich` "),
     ],
 )

@@ -120,7 +120,8 @@ def test_steps_in_a_file(easybuild, capsys, monkeypatch):
     monkeypatch.setattr(output, "_level", output.VERBOSE)
     running.install([])
     said = capsys.readouterr()
-    assert "lines of a command\n" in said.out
+    # standard output is for the result, such as JSON
+    assert "lines of a command\n" in said.err and not said.out
     assert "installing packages" not in said.err
 
 
@@ -156,20 +157,21 @@ def test_warnings_of_what_is_installed(easybuild, capsys):
 
 
 def test_output_that_nobody_reads(easybuild):
-    """E-10: with --verbose and `| head`, eb still comes to its end, and there is no traceback."""
+    """E-10: with --verbose and `|& head`, eb still comes to its end, and there is no traceback."""
     folder = easybuild("== a line of eb\n" * 20_000 + "== the end\n")
     (folder / "bin/eb").write_text(f"#!/bin/bash\ncat {folder}/said && touch {folder}/done\n")
     program = (
         "import os, sys; from ebsif.eb import running; from ebsif.report import output\n"
         "output.set_level(output.VERBOSE)\n"
-        "try:\n    running.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)"
+        "try:\n    running.install([])\nexcept BrokenPipeError:\n    os.dup2(1, 2)\n    sys.exit(7)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"== a line of eb\n"
-        process.stdout.close()
+        command, line = process.stderr.readline(), process.stderr.readline()
+        assert (command[:2], line) == (b"+ ", b"== a line of eb\n")
+        process.stderr.close()
         try:
             assert process.wait(timeout=60) == 7
-            assert b"Traceback" not in process.stderr.read()
+            assert b"Traceback" not in process.stdout.read()
         finally:
             process.kill()
     assert (folder / "done").exists()

@@ -106,8 +106,9 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys, ebsif):
     assert "the image b.sif of" in said and f"{first} exists already" in said and "--date" not in said
     assert first.read_text() == "{}"
     first.unlink()
-    for _ in range(2):
-        assert expected.format("", first) in ebsif(*command, status=3).err
+    for more, printed in (([], f"{first}\n"), (["--json"], "")):
+        said = ebsif(*command, *more, status=3)
+        assert expected.format("", first) in said.err and said.out == printed
         assert json.loads(first.read_text())["venv_packages"] == RECORD["venv_packages"]
     assert names_in(place) == {first.name}
 

@@ -288,6 +288,7 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
         asked.dry_run,
         asked.check,
         asked.rebuild,
+        asked.json,
     )
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")

@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.settings import Settings, read_settings
+from ebsif.errors import UsageError
 from ebsif.parsing import Help, common_group
 from ebsif.report import output
 
@@ -237,6 +238,8 @@ def request_of(options: argparse.Namespace) -> "Request":
     # only the commands that need it import EasyBuild
     from ebsif.environments.request import Request
 
+    if options.dry_run and options.json:
+        raise UsageError("--dry-run prints an easyconfig, not JSON: leave out one of them, or use -o DIRECTORY")
     return Request(
         options.command,
         options.words,

@@ -93,7 +93,8 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
         return f"its user software fits no other image. {refusal}"
     if not only_looks:
         writing.write(path, text, False, "lock")
-        print(path)
+        if not request.fills_stdout:
+            print(path)
     return (
         "its user software fits no other image. To install the packages of its lock on another one: "
         + ("`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "")

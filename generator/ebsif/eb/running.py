@@ -112,7 +112,7 @@ class Result:
 
 def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     """
-    Run eb and show its steps; with --verbose, show its output instead.
+    Run eb and show its steps; with --verbose, show its output instead, all of it on standard error.
 
     Arguments need full paths, those of the user last; `variables` are added to the environment. Raise EbError
     if eb is not found.
@@ -126,9 +126,10 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
         steps.begin("starting eb", important=False)
         reader = OutputReader(steps)
         try:
-            for read, echo, line in lines_of(process, reader):
+            for read, line in lines_of(process, reader):
                 if output.is_verbose():
-                    print(line, file=echo, flush=True)
+                    # standard output is for results
+                    print(line, file=sys.stderr, flush=True)
                 read(line)
         except KeyboardInterrupt:
             steps.say("eb is interrupted and cleans up ...")
@@ -152,21 +153,21 @@ def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
     ]
 
 
-def lines_of(process: "subprocess.Popen[str]", reader: "OutputReader") -> Iterator[tuple[Callable, IO[str], str]]:
+def lines_of(process: "subprocess.Popen[str]", reader: "OutputReader") -> Iterator[tuple[Callable, str]]:
     """
-    Yield each line that eb prints, with the function that reads it and where to print it, until eb has ended.
+    Yield each line that eb prints, with the function that reads it, until eb has ended.
 
     Threads take the lines, so that eb never waits for this program, even if nobody reads what this program prints. A
     program that eb left behind may keep the pipes open.
     """
     lines: queue.SimpleQueue = queue.SimpleQueue()
 
-    def take(stream: IO[str], read: Callable, echo: IO[str]) -> None:
+    def take(stream: IO[str], read: Callable) -> None:
         for line in stream:
-            lines.put((read, echo, line.rstrip("\n")))
+            lines.put((read, line.rstrip("\n")))
         lines.put(None)
 
-    streams = ((process.stdout, reader.output, sys.stdout), (process.stderr, reader.errors, sys.stderr))
+    streams = ((process.stdout, reader.output), (process.stderr, reader.errors))
     for stream in streams:
         threading.Thread(target=take, args=stream, daemon=True).start()
     ended = 0

@@ -103,7 +103,7 @@ def is_accepted(
     """
     if not replacements:
         return True
-    report(image, own, replacements, force, request.dry_run)
+    report(image, own, replacements, force, request.fills_stdout)
     if not request.installs or request.check or request.yes:
         return True
     if confirmed(

@@ -50,6 +50,11 @@ class Request:
         return not (self.dry_run or self.check or self.writes)
 
     @property
+    def fills_stdout(self) -> bool:
+        """Whether standard output is an easyconfig or JSON, so that nothing else is printed there."""
+        return self.dry_run or self.json
+
+    @property
     def folder(self) -> Path:
         """The directory for the easyconfig."""
         return self.output or own_folder()
