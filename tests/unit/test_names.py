@@ -981,9 +981,14 @@ def test_commands_after_an_installation(extension, ebsif):
     added = stage(["lightly"], "requirements (mine)", verify=["y"])
     assert values["requirements"] == [stage(["greeting>=1", "numpy", "rich"], **own), added]
     extension.prefix.install(BASE)
-    values, _ = extension.extend(BASE, "--add", "einops", "greeting", "numpy", "rich", "flash-attn", "--post", "x")
-    assert [stage.get("post") for stage in values["requirements"]] == [None, None, ["x"]]
+    wanted = ["einops", "greeting", "numpy", "rich", "flash-attn"]
+    values, _ = extension.extend(BASE, "--add", *wanted, *commands[:-1], "--post", "x")
+    assert [stage.get("post") for stage in values["requirements"]] == [None, None, [*own["post"], "x"]]
     assert values["versionsuffix"].endswith("-mine-20261122.2")
+    # a file has all packages, but no commands
+    Path("r.txt").write_text("greeting>=1\nnumpy\nrich\n")
+    lost = "made without the command 'echo $HOME >'a b'', the command 'true', the command 'x', which "
+    assert lost in extension.extend("mine", "-r", "r.txt")[1]
     assert "leave out --post, --verify" in extension.refusal("--from-lock", "l.json", "--post", "x", status=2)
 
 
@@ -1154,6 +1159,11 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
     printed = extension.ebsif(*command, "-o", ".")
     assert "\nno package in image and extension requires replaced packages\n" in "\n" + printed.out
+    written = json.loads(extension.ebsif(*command, "-o", ".", "--json").out)
+    assert written["files"] == [f"{BASE.replace('/', '-')}-rp-20261122.eb"]
+    # nor does it silently take the place of others
+    said = extension.refusal(*command[1:-4], "--name", "mine")
+    assert "; to add to it: ebsif extend mine --replace numpy==1.19.0 --force -n; otherwise" in said
     # what is built with it shows in no requirement
     assert "which is compiled: what was built with it may fail or compute wrong results" in printed.err
     extension.needs("torchmetrics", "numpy>1.20.0")
@@ -1200,8 +1210,11 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
     install("20261122")
     install("20261122.2")
-    # of installations, the newest is compared
-    same = extend("lightly\n")
+    # of installations, the newest is compared; its easyconfig may be wanted elsewhere
+    assert extend("lightly\n").out == f"{name}.2.eb\n"
+    assert "new-20261122.2'" in extend("lightly\n", "-n").out
+    (tmp_path / f"{name}.2.eb").unlink()
+    same = extend("lightly\n", "--check")
     assert f"{BASE}-new-20261122.2 has these packages already" in same.err
     # N-01: MODULEPATH has the directory
     assert same.err.endswith(f"load it with: module load {BASE}-new-20261122.2\n")
@@ -1214,14 +1227,21 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
 
 
 def test_a_name_that_is_taken(extension, tmp_path):
-    """User trial, E-03: added packages don't silently take the place of others; a file does, and that is said."""
+    """User trial, E-03: nothing that is added silently takes the place of packages and commands; a file does."""
     extension.install("requirements = ['greeting>=1', 'numpy']\n", ["greeting"], LATER)
-    for options in ((), ("--rebuild",), ("--date", "20261130")):
-        said = extension.refusal(BASE, "--add", "rich", "numpy>=2", "--name", "mine", *options)
-        assert said == (
-            f"ebsif: `mine` exists ({LATER}); to add to it: ebsif extend mine --add rich 'numpy>=2'; "
-            "otherwise choose another --name\n"
-        )
+    post = "--post 'echo '\"'\"'a b'\"'\"''"
+    for typed in (
+        "--add rich 'numpy>=2'",
+        "--add rich --rebuild",
+        f"--add rich {post}",
+        "--apt tmux",
+    ):
+        for words in (["--name", "mine"], ["--name=mine", "--date", "20261130"]):
+            said = extension.refusal(*words, BASE, *shlex.split(typed))
+            assert said == (
+                f"ebsif: `mine` exists ({LATER}); to add to it: ebsif extend mine {typed} -n; "
+                "otherwise choose another --name\n"
+            )
     assert main(["extend", BASE, "--add", "rich", "--name", "mine", "--check"]) == 3
     assert main(["extend", BASE, "--add", "rich", "--name", "mine"]) == 3
     assert not list(tmp_path.glob("*.eb"))

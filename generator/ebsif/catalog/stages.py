@@ -1,6 +1,7 @@
 """Stages of user software, each one call of pip, and the forms that they have in records, easyconfigs and locks."""
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import requirements
@@ -87,6 +88,21 @@ def stage_of(properties: dict[str, Any]) -> Stage:
 def lines_of(stages: Iterable[Stage]) -> list[str]:
     """Return the lines of stages that name a package."""
     return [line for stage in stages for line in stage.lines]
+
+
+def commands_in(stages: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the commands in the properties of stages, each as a shell takes it."""
+    return [
+        for_shell(command)
+        for properties in stages
+        for kind in ("pre", "post", "verify")
+        for command in properties.get(kind, [])
+    ]
+
+
+def for_shell(command: Command) -> str:
+    """Return a command as a shell takes it."""
+    return command if isinstance(command, str) else shlex.join(command)
 
 
 def simplest(stages: Sequence[Stage]) -> Union[str, list[str], list[Stage]]:

@@ -1,7 +1,7 @@
 """From what was typed to an Extension: of a container or an installed module, or an extension that is changed."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
@@ -59,11 +59,18 @@ class Wish:
         """Whether a file or environment says all that the extension is to have."""
         return bool(self.requirements or self.from_venv)
 
-    @property
-    def added(self) -> list[str]:
-        """The options with packages that are not meant as all that the extension has."""
-        lists = {} if self.names_all else {"--add": self.add, "--apt": self.apt}
-        return [word for option, names in lists.items() if names for word in (option, *names)]
+    def on(self, module: str, without: Collection[str] = ()) -> str:
+        """Return the command that was typed, for another module, and without some options that have a value."""
+        words = list(self.request.words[1:])
+        if self.module in words:
+            words.remove(self.module)
+        end = words.index("--") if "--" in words else len(words)
+        kept = [
+            word
+            for before, word in zip(["", *words], words[:end])
+            if before not in without and word.partition("=")[0] not in without
+        ]
+        return join(["ebsif", "extend", module, *kept, *words[end:]])
 
     @property
     def lists(self) -> dict[str, Sequence[str]]:
@@ -171,7 +178,7 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         name,
         environment.stages,
         installed_base=installation,
-        added=wish.added,
+        to_add=to_add(wish, name),
         problem=environment.problem,
     )
 
@@ -208,11 +215,16 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         before=installation,
         earlier=earlier,
         is_change=is_change,
-        added=() if is_change else wish.added,
+        to_add="" if is_change else to_add(wish, name),
         date=date if is_change and request.rebuild else None,
         keeps_all=is_change and not wish.names_all,
     )
     return with_newest(wish, extension, installation, earlier.last) if earlier and earlier.last else extension
+
+
+def to_add(wish: Wish, name: str) -> str:
+    """Return the command for an extension that has the name already, unless this one names all that it is to have."""
+    return "" if wish.names_all else wish.on(name, ("--name", "--date"))
 
 
 def as_typed(wish: Wish, before: Environment, name: str, change_it: Changing) -> Optional[Environment]:
@@ -272,14 +284,10 @@ def with_newest(wish: Wish, extension: Extension, installation: Installation, ne
     if newest.root == installation.root:
         return extension
     if not (wish.module or wish.request.date or extension.date):
-
-        def typed(module: str) -> str:
-            return join(["ebsif", "extend", module, *wish.request.words[1:]])
-
         raise ExtendingError(
             f"{shown(installation)} is loaded, but `{extension.name}` means {shown(newest)} now, without whose changes "
-            f"the new one would be made. To change the newest: {typed(f'{extension.base.module}-{extension.name}')} "
-            f"(or, to go on from the loaded one: {typed(shown(installation))})"
+            f"the new one would be made. To change the newest: {wish.on(f'{extension.base.module}-{extension.name}')} "
+            f"(or, to go on from the loaded one: {wish.on(shown(installation))})"
         )
     return dataclasses.replace(extension, keeps_all=False)
 

@@ -52,8 +52,8 @@ class Extension:
     `before` is the installation whose packages it starts with, `installed_base` that of the base, if there is one: it
     starts with its packages if they are the same as from scratch. If `is_change`, it is a later one of the same name,
     which has the date only to replace it; `earlier` are the extensions that were there before its packages were read,
-    by default those that are there when it is made. `added` are the options with packages that the
-    command line adds to nothing, and `keeps_all` says that none of an earlier one of that name are lost.
+    by default those that are there when it is made. `to_add` is the command that adds to an earlier one of that
+    name, if the packages are not meant as all that it has; `keeps_all` says that none of an earlier one are lost.
     """
 
     base: Container
@@ -69,7 +69,7 @@ class Extension:
     is_change: bool = False
     date: Optional[str] = None
     earlier: Optional[Earlier] = None
-    added: Sequence[str] = ()
+    to_add: str = ""
     keeps_all: bool = False
 
     @property

@@ -6,7 +6,6 @@ extension gets its date. Then the plan is shown, or its files are written, and e
 """
 
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
@@ -17,6 +16,7 @@ from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import remedies
 from ebsif.catalog.container import Container
+from ebsif.catalog.stages import commands_in
 from ebsif.eb import framework, running
 from ebsif.eb.framework import ModulePlace
 from ebsif.environments import bases, downloads, installing, plan, writing
@@ -84,7 +84,7 @@ def require_free_name(names: Names, extension: Extension, earlier: Earlier) -> N
 
 def report_lost(extension: Extension, last: Optional[Installation]) -> None:
     """
-    Say which packages the name of an extension would no longer stand for, because the last one has that name.
+    Say which packages and commands the name of an extension would no longer stand for, as the last one has that name.
 
     What the command line adds is not meant as all that the extension has: raise ExtendingError if any would be lost.
     """
@@ -92,11 +92,12 @@ def report_lost(extension: Extension, last: Optional[Installation]) -> None:
         return
     name = extension.name
     had = {*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)}
-    lost = ", ".join(sorted(had - extension.package_names))
-    if lost and extension.added:
+    kept = commands_in(stage.properties for stage in extension.stages)
+    commands = [f"the command '{one}'" for one in commands_in(last.record.stages) if one not in kept]
+    lost = ", ".join([*sorted(had - extension.package_names), *commands])
+    if lost and extension.to_add:
         raise ExtendingError(
-            f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "
-            f"{shlex.join(extension.added)}; otherwise choose another --name"
+            f"`{name}` exists ({shown(last)}); to add to it: {extension.to_add}; otherwise choose another --name"
         )
     if lost:
         output.note(f"the new `{name}` is made without {lost}, which {shown(last)} was made with")
@@ -107,9 +108,14 @@ def choose_date(
 ) -> tuple[DatedExtension, Optional[Installation]]:
     """Return an extension with its date, with a number if it isn't the first, and its installation if it is done."""
 
-    def is_done(installation: Installation, dated: DatedExtension) -> bool:
-        path = installation.easyconfig
-        return path is not None and not request.again and dated.is_in(path)
+    def is_installed(dated: DatedExtension) -> bool:
+        there = earlier.by_date.get(dated.date)
+        return there is not None and there.easyconfig is not None and dated.is_in(there.easyconfig)
+
+    def done(dated: DatedExtension) -> Optional[Installation]:
+        # only the easyconfig may be asked for
+        is_enough = (request.check or request.installs) and not request.again and is_installed(dated)
+        return earlier.by_date[dated.date] if is_enough else None
 
     chosen = request.date or extension.date
     if chosen:
@@ -117,12 +123,11 @@ def choose_date(
         if later:
             output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
         dated = DatedExtension(extension, chosen)
-        there = earlier.by_date.get(chosen) if request.check or request.installs else None
-        return dated, there if there and is_done(there, dated) else None
+        return dated, done(dated)
     for date in earlier.of_today[-1:]:
         dated = DatedExtension(extension, date)
-        if request.again or is_done(earlier.by_date[date], dated):
-            return dated, None if request.again else earlier.by_date[date]
+        if request.again or is_installed(dated):
+            return dated, done(dated)
     for date in earlier.free_dates():
         dated = DatedExtension(extension, date)
         path = request.folder / dated.file_name

@@ -1,6 +1,5 @@
 """What a lock or artifact of somebody else would run or use; commands show it, and ask first (P-07)."""
 
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Union
@@ -8,7 +7,7 @@ from typing import Union
 from easybuild.easyblocks.generic.container.requirements import local_path
 from easybuild.easyblocks.generic.container.written import escape
 
-from ebsif.catalog.stages import Command, Stage
+from ebsif.catalog.stages import Command, Stage, for_shell
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.report.asking import confirmed
@@ -69,4 +68,4 @@ def values_of(value: Union[str, list[Command], dict[str, str], None]) -> list[st
     if isinstance(value, dict):
         return [f"{name}={text}" for name, text in value.items()]
     several = [value] if isinstance(value, str) else value or []
-    return [one if isinstance(one, str) else shlex.join(one) for one in several]
+    return list(map(for_shell, several))
