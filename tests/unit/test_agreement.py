@@ -85,7 +85,7 @@ def test_every_program_for_images_is_used():
 def test_kinds_of_gpu():
     """A GPU kind is a row of a table; no other file names devices."""
     assert {kind.visibility for kind in sitevalues.GPU_KINDS.values()} <= set(sitevalues.GPU_VISIBILITY)
-    assert set(site.GpuKind.__metadata__[0].words) == {"none", *sitevalues.GPU_KINDS}
+    assert set(site.GpuName.__metadata__[0].words) == {"none", *sitevalues.GPU_KINDS}
     assert set(typing.get_args(site.GpuVisibility)) == set(sitevalues.GPU_VISIBILITY)
     for path in tracked("easyblocks/generic", "generator/ebsif/*.py"):
         if path.name != "sitevalues.py":

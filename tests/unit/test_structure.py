@@ -126,14 +126,17 @@ def test_any_is_rare():
     assert sum(len(re.findall(r"\bAny\b", line)) for line in lines) <= 60
 
 
+def types_in(tree):
+    """Yield the names of classes, and of types that have a name at the top of a module, type variables aside."""
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
+            yield from (one.id for one in node.targets if re.fullmatch(r"[A-Z]\w*[a-z]\w*", ast.unparse(one)))
+
+
 def test_class_names_mean_one_thing():
-    """C-01: no two classes of easyblocks and generator have the same name."""
-    names = [
-        node.name
-        for path in modules().values()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
+    """C-01: no two classes or types of easyblocks and generator have the same name."""
+    names = [name for path in modules().values() for name in types_in(ast.parse(path.read_text()))]
     assert [name for name, number in Counter(names).items() if number > 1] == []
 
 

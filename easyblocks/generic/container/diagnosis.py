@@ -32,12 +32,22 @@ ASKED = re.compile(r'^\s+(?:The user requested |(\S+) (\S+) depends on )(?!\(con
 # Most characters of the requirements in a message.
 MOST = 400
 
-# A requirement that takes part in a conflict: whose it is (the name and version of a package, or empty if the user
-# asked for it), on which package, and which versions.
-Asked = NamedTuple('Asked', [('who', str), ('version', str), ('on', str), ('versions', str)])
+
+class ConflictingRequirement(NamedTuple):
+    """
+    A requirement that takes part in a conflict.
+
+    Whose it is (the name and version of a package, or empty if the user asked for it), on which package, and which
+    versions.
+    """
+
+    who: str
+    version: str
+    on: str
+    versions: str
 
 
-def text_of(asked: Asked, earlier: int) -> str:
+def text_of(asked: ConflictingRequirement, earlier: int) -> str:
     """Return a requirement in words; `earlier` is the number of earlier versions of its package that ask the same."""
     what = asked.on + asked.versions
     if not asked.who:
@@ -166,7 +176,7 @@ class Diagnosis:
         self.protected = {normal_name(re.split('[=<>!~;]', one)[0]): one for one in sorted(set(found))}
         # the requirements that take part, without those that the versions of the image meet
         kept = {name: re.split('===?', one) for name, one in self.protected.items()}
-        self.asked = [one for one in dict.fromkeys(Asked(*groups) for groups in ASKED.findall(output))
+        self.asked = [one for one in dict.fromkeys(ConflictingRequirement(*groups) for groups in ASKED.findall(output))
                       if len(kept.get(normal_name(one.on), ())) != 2
                       or not allows(one.versions, kept[normal_name(one.on)][1])]
         # what is asked of the kept packages, as one specification each, by normalized name
@@ -194,7 +204,7 @@ class Diagnosis:
 
     def contradiction(self) -> str:
         """Return the requirements that take part in a conflict in words; many versions of a package count once."""
-        groups: Dict[Tuple[str, str], List[Asked]] = {}
+        groups: Dict[Tuple[str, str], List[ConflictingRequirement]] = {}
         for one in self.asked:
             groups.setdefault((one.who, normal_name(one.on)), []).append(one)
         # pip begins with the newest version

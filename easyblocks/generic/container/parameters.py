@@ -21,7 +21,7 @@ from easybuild.tools.utilities import nub
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
 from .host import libraries, programs
-from .host.loader import lists_problem
+from .host.loader import ItemCheck, lists_problem
 from .image.source import ImageSource, source_name
 from .scripts import NEEDED_ON_HOST
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
@@ -85,8 +85,6 @@ FORMER = {
 
 # Returns what is wrong with a value (the rest of a sentence that begins "Easyconfig parameter 'name'"), or None.
 Check = Callable[[Any], Optional[str]]
-# The same for an item of a list, or a key of a dictionary (the rest of a sentence that begins with the item).
-ItemCheck = Callable[[str], Optional[str]]
 
 
 class Compared(NamedTuple):

@@ -20,7 +20,7 @@ from .values import normal_name
 
 
 # A package that can't be imported, as the program IMPORTS prints it.
-Problem = Dict[str, Any]
+ImportProblem = Dict[str, Any]
 
 
 class ImportRequest(NamedTuple):
@@ -47,7 +47,7 @@ class SmokeTest:
         # programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which
         self.programs: List[Tuple[str, ...]] = []
         # the output of the program IMPORTS, and its error if it fails
-        self.problems: List[Problem] = []
+        self.problems: List[ImportProblem] = []
         self.imports: Dict[str, Any] = {}
         self.failure = ''
 
@@ -110,7 +110,7 @@ def try_out(run: Callable[..., RunShellCmdResult], programs: List[str], python: 
     return test
 
 
-def remedy(problem: Problem) -> str:
+def remedy(problem: ImportProblem) -> str:
     """Return what to do about a problem that the program IMPORTS has found: sentences, then a command to copy."""
     asked, culprit = problem['names'], problem['culprit'] or problem['names'][0]
     packages, module = packages_with(problem['libraries']), package_with(problem['lacks'])

@@ -14,11 +14,11 @@ import difflib
 import os
 import re
 import shlex
-from typing import Collection, Dict, Iterator, List, Mapping, Match, Optional, Tuple, Union
+from typing import Collection, Dict, Iterator, List, Mapping, Match, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .values import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
+from .values import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, Command, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
 from .requirements import NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text, stages_of
 
@@ -35,10 +35,6 @@ PIP_DEPENDENT = (
     (r'(?m)^\s*[\w.-]+\s*@\s*git\+file:|^\s*git\+git@|#egg=[\w.-]+\[',
      "some versions of pip reject this spelling of a git URL or interpret it differently"),
 )
-
-
-# A command for bash, or the words of one.
-Command = Union[str, List[str]]
 
 
 class StageError(ValueError):

@@ -25,6 +25,8 @@ SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or 
 VARIABLES_OR_NONE = 'a dictionary of strings, or None'
 # of such a dictionary
 Setting = Union[str, int, float, None]
+# for bash, or the words of one
+Command = Union[str, List[str]]
 LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
 
 # Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start. The directory

@@ -36,7 +36,7 @@ from ebsif.catalog.fieldtypes import (
     Text,
     VersionPart,
 )
-from ebsif.catalog.site import Binds, GpuKind, GpuVisibility, HostLibrariesSettings, HostProgramsSettings, Images
+from ebsif.catalog.site import Binds, GpuName, GpuVisibility, HostLibrariesSettings, HostProgramsSettings, Images
 from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import SHA256, SOFTWARE_NAME, invalid
 from ebsif.catalog.yamlfile import Model
@@ -157,7 +157,7 @@ class ContainerFields(Model):
     host_programs: Union[HostProgramsSettings, Literal["site"], None] = Field(
         "site", description="programs of the host in the container, overriding the site; null for none"
     )
-    gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")
+    gpu: Optional[GpuName] = Field(None, description="kind of GPU, overriding the site")
     gpu_option: Optional[bool] = Field(
         None, description="whether to use the runtime's option for GPUs, overriding the site"
     )

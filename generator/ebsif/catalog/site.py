@@ -46,7 +46,7 @@ SITES = Path(__file__).parent / "sites"
 SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
 
-GpuKind = Annotated[str, OneOf("none", *GPU_KINDS)]
+GpuName = Annotated[str, OneOf("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
 
 # What jobs copy to each node.
@@ -287,7 +287,7 @@ class Site(Model):
         None, description="programs of the host that work in the container: srun, sbatch and others"
     )
     caches: Caches = Field(**TABLE)
-    gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
+    gpu: GpuName = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees (default for ROCm: only its own)"

@@ -6,6 +6,7 @@ from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import requirements
 from easybuild.easyblocks.generic.container.requirements import package_lines
+from easybuild.easyblocks.generic.container.values import Command
 from pydantic import ValidationError
 
 from ebsif.catalog import merge
@@ -13,7 +14,6 @@ from ebsif.catalog.fieldtypes import EnvName, SingleLine
 from ebsif.catalog.yamlfile import Model
 from ebsif.errors import EbsifError, UsageError
 
-Command = Union[str, list[str]]
 # The name of a stage that installs nothing.
 COMMANDS = "commands"
 

@@ -19,7 +19,7 @@ from ebsif.catalog.stages import Stage
 from ebsif.environments import offers, pytorch
 from ebsif.environments.baseimage import BaseImage, WantedStages
 from ebsif.environments.extension import ExtendingError
-from ebsif.environments.offers import Asked, Pages, Place
+from ebsif.environments.offers import Lookup, Pages, Place
 from ebsif.environments.pytorch import TorchBuild
 from ebsif.images import inspection
 from ebsif.packages import condanames
@@ -103,17 +103,17 @@ def ask(stages: WantedStages, typed: Sequence[str] = ()) -> Answer:
     return Answer(problem, tuple(pytorch.builds(asked, pages, image, end)))
 
 
-def asked_in(image: BaseImage, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]") -> Iterator[Asked]:
+def asked_in(image: BaseImage, wanted: "Sequence[tuple[Stage, Mapping[str, Requirement]]]") -> Iterator[Lookup]:
     """Yield what stages ask for, with the places where pip looks; raise an error if the image doesn't say these."""
     settings = parse(inspection.pip_settings(image.path))
     for stage, requirements in wanted:
         sources = sources_of(stage, settings)
         for name, one in requirements.items():
             if sources and name not in ONLY_SAY_SO:
-                yield Asked(name, one, sources.places)
+                yield Lookup(name, one, sources.places)
 
 
-def other_versions(asked: Asked, pages: Pages, image: KnownImage) -> "list[Version]":
+def other_versions(asked: Lookup, pages: Pages, image: KnownImage) -> "list[Version]":
     """Return the versions that there are of a package, the newest first, if none of them is asked for."""
     files = asked.files(pages) or ()
     there = {one.version for one in files if one.version}

@@ -85,8 +85,8 @@ Pages = Mapping[tuple[str, Place], Optional[tuple[PackageFile, ...]]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A requirement for which pip looks in places."""
+class Lookup:
+    """A requirement, and the places where pip looks for it."""
 
     name: str
     wanted: "Requirement" = field(compare=False)
@@ -103,7 +103,7 @@ class Asked:
 # --- many questions
 
 
-def questions(asked: Sequence[Asked]) -> list[tuple[str, Place]]:
+def questions(asked: Sequence[Lookup]) -> list[tuple[str, Place]]:
     """Return what to ask for, and where."""
     return [(one.name, place) for one in asked for place in one.places]
 

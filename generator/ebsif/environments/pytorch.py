@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from ebsif.catalog.stages import Stage
 from ebsif.environments import offers
 from ebsif.environments.baseimage import BaseImage
-from ebsif.environments.offers import Asked, PackageFile, Pages, Place, ask, questions
+from ebsif.environments.offers import Lookup, PackageFile, Pages, Place, ask, questions
 from ebsif.packages.lines import parsed
 from ebsif.packages.wanted import KnownImage
 
@@ -45,7 +45,7 @@ class TorchBuild:
         return f"pip would take {who} for another torch than the image's, {self.torch}"
 
 
-def builds(asked: Sequence[Asked], pages: Pages, image: BaseImage, end: float) -> Iterator[TorchBuild]:
+def builds(asked: Sequence[Lookup], pages: Pages, image: BaseImage, end: float) -> Iterator[TorchBuild]:
     """
     Yield the packages of PyTorch's that pip would take for another torch than the image's, if PyTorch's index has them.
 
@@ -69,17 +69,17 @@ def builds(asked: Sequence[Asked], pages: Pages, image: BaseImage, end: float) -
             yield TorchBuild(name, who, torch, index, answers=files is not None)
 
 
-def needed(asked: Sequence[Asked], pages: Pages, image: KnownImage, end: float) -> Iterator[tuple[Asked, str]]:
+def needed(asked: Sequence[Lookup], pages: Pages, image: KnownImage, end: float) -> Iterator[tuple[Lookup, str]]:
     """Yield what the newest versions of what is asked for require, each with who requires it, as far as indexes say."""
     wheels = {one: offers.chosen(one.files(pages) or (), one.wanted.specifier, image) for one in asked}
     required = offers.answers(offers.requirements_of, [wheel for wheel in wheels.values() if wheel], end)
     for one, wheel in wheels.items():
         for wanted in map(parsed, (required.get(wheel) if wheel else None) or ()):
             if wanted and not wanted.url and image.needs(wanted, one.wanted.extras):
-                yield Asked(normal_name(wanted.name), wanted, one.places), one.wanted.name
+                yield Lookup(normal_name(wanted.name), wanted, one.places), one.wanted.name
 
 
-def lacks_build(asked: Asked, pages: Pages, torch: str, image: KnownImage) -> bool:
+def lacks_build(asked: Lookup, pages: Pages, torch: str, image: KnownImage) -> bool:
     """Return whether places have a package, but for another torch, compiled."""
     files = asked.files(pages)
     if not files or "+" in str(asked.wanted.specifier) or has_build(files, asked, torch):
@@ -88,7 +88,7 @@ def lacks_build(asked: Asked, pages: Pages, torch: str, image: KnownImage) -> bo
     return not any(one.version == versions[0] and one.name.endswith("-any.whl") for one in files if versions)
 
 
-def has_build(files: Sequence[PackageFile], asked: Asked, torch: str) -> bool:
+def has_build(files: Sequence[PackageFile], asked: Lookup, torch: str) -> bool:
     """Return whether one of the files of a package is of a version that is asked for, with the label of a torch."""
     label = torch.partition("+")[2]
     return any(

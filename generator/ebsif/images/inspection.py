@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import sitevalues
 from easybuild.easyblocks.generic.container.image import sif
@@ -25,9 +25,10 @@ from ebsif.errors import EbsifError
 from ebsif.images.checksum import sha256
 from ebsif.report import output
 
+if TYPE_CHECKING:
+    from easybuild.easyblocks.generic.container.packages import Need
+
 Done = subprocess.CompletedProcess[str]
-# What a package requires of another one: the fields of the easyblocks' Need.
-Need = tuple[str, str, str, bool, bool]
 PROBES = Path(__file__).parent / "probes"
 # Time for a program in an image: mounting it and importing Python can take minutes on a busy file system.
 SECONDS = 900
@@ -70,7 +71,7 @@ class Python:
     purelib: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     compiled: list[str] = field(default_factory=list)
-    needs: list[Need] = field(default_factory=list)
+    needs: "list[Need]" = field(default_factory=list)
 
     @property
     def is_venv(self) -> bool:
@@ -344,7 +345,7 @@ def python_in(result: Done) -> Optional[Python]:
         return None
     known = {one.name: printed[one.name] for one in fields(Python) if one.name in printed}
     versions = {name: version for name, version, _ in packages.values()}
-    return Python(**{**known, "packages": versions, "needs": list(map(tuple, packages.needs))})
+    return Python(**{**known, "packages": versions, "needs": list(packages.needs)})
 
 
 def probe(name: str) -> str:

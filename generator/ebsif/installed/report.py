@@ -74,7 +74,7 @@ class Report:
 
 
 # Name, place and version.
-Package = tuple[str, str, str]
+FoundPackage = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Match:
     """An installation with the packages that were searched."""
 
     installation: Installation
-    packages: list[Package]
+    packages: list[FoundPackage]
 
 
 def reports(
@@ -210,13 +210,13 @@ def having(installations: Sequence[Installation], wanted: Sequence["Requirement"
     return matches, findings
 
 
-def satisfying(requirement: "Requirement", packages: Sequence[Package]) -> list[Package]:
+def satisfying(requirement: "Requirement", packages: Sequence[FoundPackage]) -> list[FoundPackage]:
     """Return the packages that satisfy a requirement."""
     name = normal_name(requirement.name)
     return [one for one in packages if normal_name(one[0]) == name and selection.is_in(one[2], requirement)]
 
 
-def packages_of(installation: Installation, findings: list[Finding]) -> list[Package]:
+def packages_of(installation: Installation, findings: list[Finding]) -> list[FoundPackage]:
     """Return the packages of an installation; add a finding if some are unknown."""
     if not installation.record.is_complete:
         findings.append(

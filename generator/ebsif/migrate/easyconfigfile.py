@@ -33,7 +33,7 @@ class ImportingError(EbsifError):
     """An easyconfig can't be imported; the message says why."""
 
 
-class Source:
+class EasyconfigText:
     """The text of an easyconfig, for line numbers and comments."""
 
     def __init__(self, path: Path):

@@ -7,7 +7,7 @@ from easybuild.easyblocks.generic.container.sitevalues import INIT_CONDA_INJECTE
 from easybuild.easyblocks.generic.container.values import value_problem, variable_problem
 
 from ebsif.catalog.site import Site
-from ebsif.migrate.easyconfigfile import Source
+from ebsif.migrate.easyconfigfile import EasyconfigText
 from ebsif.migrate.imported import INSTALLATION, Imported, shortened
 
 # Binds that every module has.
@@ -31,7 +31,7 @@ CALL = re.compile(rf"create_container_vars\s*\(\s*({STRING}(?:\s*,\s*{STRING})*)
 class ModuleParameters:
     """Reads what the module sets."""
 
-    def __init__(self, values: dict[str, Any], result: Imported, source: Source, site: Site):
+    def __init__(self, values: dict[str, Any], result: Imported, source: EasyconfigText, site: Site):
         """Take the easyconfig's values, and where the result goes."""
         self.values, self.result, self.source, self.site = values, result, source, site
         self.record = result.record

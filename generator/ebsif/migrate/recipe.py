@@ -21,7 +21,7 @@ from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.files import IMAGES
-from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
+from ebsif.migrate.easyconfigfile import EasyconfigText, ImportingError, parsed
 from ebsif.migrate.imported import Imported, as_strings, is_data, shortened
 from ebsif.migrate.modulesettings import ModuleParameters
 from ebsif.migrate.shellcommands import ShellCommands
@@ -96,7 +96,7 @@ PARAGRAPH = 10
 def read(path: Path, site: Site) -> Imported:
     """Read an easyconfig for a site, whose binds and variables are not repeated. Raise ImportingError for others."""
     values = parsed(path)
-    source = Source(path)
+    source = EasyconfigText(path)
     result = Imported(path, name=values["name"], suffix=values.get("versionsuffix") or "")
     result.record["version"] = values["version"]
     result.comments = source.comments()
@@ -115,7 +115,7 @@ def read(path: Path, site: Site) -> Imported:
 # --- sources
 
 
-def read_sources(values: dict[str, Any], result: Imported, source: Source) -> None:
+def read_sources(values: dict[str, Any], result: Imported, source: EasyconfigText) -> None:
     """Read the image, definition files, other copied files, and the checksum."""
     names = [Path(name).name for name in framework.source_names(values["sources"])]
     images = [name for name in names if name.endswith(IMAGES)]
@@ -138,7 +138,7 @@ def read_sources(values: dict[str, Any], result: Imported, source: Source) -> No
     read_checksums(values, result, source, names.index(image))
 
 
-def read_copies(values: dict[str, Any], result: Imported, source: Source) -> None:
+def read_copies(values: dict[str, Any], result: Imported, source: EasyconfigText) -> None:
     """Leave what MakeCp copies to the user, except the image and definition files to their usual places."""
     usual = {"": [result.record["file"]], "share/docker-defs": result.record.get("definition_files", [])}
     for item in values.get("files_to_copy") or []:
@@ -148,7 +148,7 @@ def read_copies(values: dict[str, Any], result: Imported, source: Source) -> Non
             result.leave(source.of("files_to_copy"), f"files_to_copy: {shortened(item)}")
 
 
-def read_checksums(values: dict[str, Any], result: Imported, source: Source, index: int) -> None:
+def read_checksums(values: dict[str, Any], result: Imported, source: EasyconfigText, index: int) -> None:
     """Read the SHA256 of the image, which is the source with this index."""
     checksums = values.get("checksums") or []
     checksum = checksums[index] if isinstance(checksums, list) and index < len(checksums) else None
@@ -165,7 +165,7 @@ def read_checksums(values: dict[str, Any], result: Imported, source: Source, ind
 # --- parameters and variables
 
 
-def read_components(values: dict[str, Any], result: Imported, source: Source) -> None:
+def read_components(values: dict[str, Any], result: Imported, source: EasyconfigText) -> None:
     """Read versions of components, date and Python from variables such as local_c_rocm_version."""
     for name, value in values.items():
         if not name.startswith("local_"):
@@ -198,7 +198,7 @@ def read_component(name: str, kind: str, value: str, values: dict[str, Any], res
         result.put("components", key, value, f"component {key} {value}")
 
 
-def read_texts(values: dict[str, Any], result: Imported, source: Source) -> None:
+def read_texts(values: dict[str, Any], result: Imported, source: EasyconfigText) -> None:
     """Read homepage, description, usage and module class."""
     for name in ("homepage", "description", "usage", "moduleclass"):
         text = "\n".join(line.rstrip() for line in (values.get(name) or "").strip().splitlines())
@@ -219,7 +219,7 @@ def read_texts(values: dict[str, Any], result: Imported, source: Source) -> None
                 result.data.append(f"{name}, {lines} lines: shorten it to what is true of our module")
 
 
-def read_others(values: dict[str, Any], result: Imported, source: Source) -> None:
+def read_others(values: dict[str, Any], result: Imported, source: EasyconfigText) -> None:
     """Read parameters that our easyblocks have as well; leave the rest to the user."""
     for name, value in values.items():
         if name in READ or name.startswith("local_") or value is None or value in ("", [], {}, ()):

@@ -10,7 +10,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif.catalog.site import Site
-from ebsif.migrate.easyconfigfile import Source
+from ebsif.migrate.easyconfigfile import EasyconfigText
 from ebsif.migrate.imported import INSTALLATION, Imported, inside, shortened
 from ebsif.migrate.modulesettings import OWN_BINDS, same_path_twice, take_activation
 from ebsif.migrate.scripts import in_place_of
@@ -40,7 +40,7 @@ class UnknownCommandError(ValueError):
 class ShellCommands:
     """Reads the commands that run after the installation and in the sanity check."""
 
-    def __init__(self, values: dict[str, Any], result: Imported, source: Source, site: Site):
+    def __init__(self, values: dict[str, Any], result: Imported, source: EasyconfigText, site: Site):
         """Start without requirements and scripts."""
         self.values, self.result, self.source, self.site = values, result, source, site
         self.record = result.record

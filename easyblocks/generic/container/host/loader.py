@@ -160,7 +160,8 @@ def expanded(folders: Sequence[str], path: str) -> List[str]:
 
 # --- values of 'host_programs' and 'host_libraries'
 
-Check = Callable[[str], Optional[str]]
+# Returns what is wrong with an item of a list, or a key of a dictionary (the rest of a sentence that begins with it).
+ItemCheck = Callable[[str], Optional[str]]
 
 
 def marked(texts: Iterable[str]) -> List[Tuple[str, bool]]:
@@ -174,12 +175,12 @@ def path_problem(path: str) -> Optional[str]:
     return None if path.startswith('/') else "should be a full path"
 
 
-def item_problem(check: Check, item: str) -> Optional[str]:
+def item_problem(check: ItemCheck, item: str) -> Optional[str]:
     """Return what is wrong with an item of a list, which may have the mark."""
     return next(filter(None, (check(one) for one, _ in marked([item]))), None)
 
 
-def lists_problem(value: object, checks: Mapping[str, Check]) -> Optional[str]:
+def lists_problem(value: object, checks: Mapping[str, ItemCheck]) -> Optional[str]:
     """Return what is wrong with lists by name; the first one has to be there."""
     if not isinstance(value, dict) or not all(is_of_kind(items, TEXTS) for items in value.values()):
         return " should be a dictionary of lists of strings (%s), found: %s" % (', '.join(checks), value)

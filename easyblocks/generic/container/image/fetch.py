@@ -32,7 +32,7 @@ from ..runtime import SHOWN_LINES, Runtime
 from ..sitevalues import runtime_name
 from ..written import is_private
 from .identity import SHA256, SOURCE, ContentError, note_path
-from .layout import INDEX, MARK, VERSION, Entry, LayoutError, blob_path, entries_named, read_index, tag_of
+from .layout import INDEX, MARK, VERSION, IndexEntry, LayoutError, blob_path, entries_named, read_index, tag_of
 from .sif import is_sif, is_whole
 from .source import DOCKER, HTTPS, OCI, ORAS, ImageSource, is_loopback
 
@@ -189,7 +189,7 @@ def convert_layout(source: ImageSource, made: str) -> Optional[str]:
 FETCHERS = {ORAS: pull, DOCKER: pull, HTTPS: download, OCI: convert_layout}
 
 
-def find_in_layout(source: ImageSource) -> Entry:
+def find_in_layout(source: ImageSource) -> IndexEntry:
     """Return the entry of an image in the index of a layout, without its tag."""
     entries = read_index(source.path or '')['manifests']
     found = {one['digest']: one for one in entries_named(entries, source.digest or source.tag)}
@@ -201,7 +201,7 @@ def find_in_layout(source: ImageSource) -> Entry:
     return {key: entry[key] for key in ('mediaType', 'digest', 'size') if key in entry}
 
 
-def copy_from_layout(source: ImageSource, entry: Entry, copy: str) -> List[str]:
+def copy_from_layout(source: ImageSource, entry: IndexEntry, copy: str) -> List[str]:
     """Copy a manifest and its blobs to another layout; return the paths of its layers there."""
     with open(copy_blob(source, entry, copy)) as text:
         content = json.load(text)
@@ -215,7 +215,7 @@ def copy_from_layout(source: ImageSource, entry: Entry, copy: str) -> List[str]:
     return layers + [copy_blob(source, layer, copy) for layer in content.get('layers', [])]
 
 
-def copy_blob(source: ImageSource, blob: Entry, copy: str) -> str:
+def copy_blob(source: ImageSource, blob: IndexEntry, copy: str) -> str:
     """Copy a blob to another layout, and verify its digest, which runtimes don't do in layouts; return its path."""
     digest = blob['digest']
     path = blob_path(copy, digest)

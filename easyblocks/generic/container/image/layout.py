@@ -24,7 +24,7 @@ TAG = 'org.opencontainers.image.ref.name'
 DIGEST = re.compile(r'(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z')
 
 # An entry of the index, as others wrote it: media type, digest, size, perhaps annotations ...
-Entry = Dict[str, Any]
+IndexEntry = Dict[str, Any]
 
 
 class LayoutError(ValueError):
@@ -59,13 +59,13 @@ def is_digest(value: object) -> bool:
     return isinstance(value, str) and bool(DIGEST.match(value))
 
 
-def tag_of(entry: Entry) -> Optional[str]:
+def tag_of(entry: IndexEntry) -> Optional[str]:
     """Return the tag of an entry; None if it has none."""
     tag = (entry.get('annotations') or {}).get(TAG)
     return tag if isinstance(tag, str) else None
 
 
-def entries_named(entries: Sequence[Entry], name: Optional[str]) -> List[Entry]:
+def entries_named(entries: Sequence[IndexEntry], name: Optional[str]) -> List[IndexEntry]:
     """
     Return the entries that a tag or a digest means; without one those with a tag, if there are any, else all.
 

@@ -24,7 +24,8 @@ from ebsif.report.output import escape
 # Asks the user a question with a default; None if nobody can answer.
 Ask = Callable[[str, Optional[str]], Optional[str]]
 
-Fields = dict[str, str]
+# Texts by the name of a field: its value, or why a person should review it.
+FieldTexts = dict[str, str]
 
 # Labels with the homepage of the software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
@@ -155,7 +156,7 @@ def propose_for_family(image: NewImage, candidate: Candidate) -> Proposal:
 
 
 def take_version(
-    image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields
+    image: NewImage, candidate: Candidate, fields: FieldTexts, values: dict[str, Any], reviews: FieldTexts
 ) -> None:
     """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
@@ -172,7 +173,7 @@ def take_version(
         reviews["version"] = f"from the file name; the package in the image is {own}"
 
 
-def version_of_component(document: CatalogFile, fields: Fields) -> Optional[str]:
+def version_of_component(document: CatalogFile, fields: FieldTexts) -> Optional[str]:
     """Return the component that is the version in all records of a file, if there is one."""
     return next(
         (
@@ -187,7 +188,9 @@ def version_of_component(document: CatalogFile, fields: Fields) -> Optional[str]
     )
 
 
-def take_date(image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
+def take_date(
+    image: NewImage, candidate: Candidate, fields: FieldTexts, values: dict[str, Any], reviews: FieldTexts
+) -> None:
     """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -198,7 +201,9 @@ def take_date(image: NewImage, candidate: Candidate, fields: Fields, values: dic
             reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
-def take_python(image: NewImage, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
+def take_python(
+    image: NewImage, candidate: Candidate, fields: FieldTexts, values: dict[str, Any], reviews: FieldTexts
+) -> None:
     """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
@@ -209,7 +214,7 @@ def take_python(image: NewImage, candidate: Candidate, fields: Fields, values: d
         reviews["python"] = f"from the file name; in the image it is {image.found.python.version}"
 
 
-def components_of(found: Inspection, document: CatalogFile, fields: Fields) -> tuple[Fields, list[str]]:
+def components_of(found: Inspection, document: CatalogFile, fields: FieldTexts) -> tuple[FieldTexts, list[str]]:
     """Return components, and disagreements between file name and image."""
     components, differing = dict(fields), []
     for key, version in found.components.items():
@@ -225,7 +230,7 @@ def components_of(found: Inspection, document: CatalogFile, fields: Fields) -> t
     return components, differing
 
 
-def identity_of(found: Inspection) -> Fields:
+def identity_of(found: Inspection) -> FieldTexts:
     """Return the fields that say which image it is: its source, SHA256 and size."""
     values = {"source": found.source} if found.source else {}
     if found.sha256:
@@ -235,7 +240,7 @@ def identity_of(found: Inspection) -> Fields:
     return values
 
 
-def conda_of(found: Inspection, candidate: Candidate) -> Fields:
+def conda_of(found: Inspection, candidate: Candidate) -> FieldTexts:
     """Return path and name of the Conda environment if they differ from the family's."""
     if found.init not in INIT_CONDA:
         return {}
@@ -269,7 +274,7 @@ def propose_for_software(image: NewImage, document: CatalogFile) -> Proposal:
 def propose_new_software(image: NewImage, name: str, families: Container[str] = ()) -> Proposal:
     """Return the proposal for new software, with a new family, whose name is not that of another one."""
     found = image.found
-    reviews: Fields = {}
+    reviews: FieldTexts = {}
     version, review = image.version_of(name)
     if review:
         reviews["version"] = review
@@ -292,7 +297,7 @@ def propose_new_software(image: NewImage, name: str, families: Container[str] = 
     return Proposal(name, family_name, values, reviews, new_family=family)
 
 
-def python_of(image: NewImage, reviews: Fields) -> dict[str, Any]:
+def python_of(image: NewImage, reviews: FieldTexts) -> dict[str, Any]:
     """Return the fields of a new family that concern Python."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 
@@ -309,7 +314,7 @@ def python_of(image: NewImage, reviews: Fields) -> dict[str, Any]:
     return family
 
 
-def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
+def texts_of(found: Inspection, name: str, reviews: FieldTexts) -> FieldTexts:
     """Return homepage and description from an image's labels; placeholders where it has none."""
     homepage = next(
         (text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name))) and re.match("https?://", text)),

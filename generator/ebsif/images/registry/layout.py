@@ -36,7 +36,7 @@ class Layout(Repository):
         except layout.LayoutError as error:
             raise RegistryContentError(str(error)) from None
 
-    def descriptors(self, entries: Iterable[layout.Entry]) -> list[Descriptor]:
+    def descriptors(self, entries: Iterable[layout.IndexEntry]) -> list[Descriptor]:
         """Return the manifests that entries of the index name."""
         return [Descriptor.from_json(one, self.folder / layout.INDEX) for one in entries]
 
