@@ -191,7 +191,8 @@ def test_stages_that_may_replace():
     image, added = BaseImage(container, KnownImage(packages={"a": "1"})), {"a": VenvPackage("a", "3", "a==3", None)}
     own = tuple(replacing.allow(stages_of(["b"]), replacing.parse(["a==3"])))
     environment = Environment("m", container, image, added, own=own)
-    assert as_parameter(change.remove(environment, ["a"]).stages) == [{"name": "requirements", "requirements": ["b"]}]
+    remaining, removed = change.remove(environment, ["a"])
+    assert removed == ["a"] and as_parameter(remaining.stages) == [{"name": "requirements", "requirements": ["b"]}]
 
 
 def test_who_requires_what(monkeypatch):

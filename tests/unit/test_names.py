@@ -423,7 +423,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, ebsif):
     """
     E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them.
 
-    59-h2: the one that was installed last is the first, as the help says.
+    The one that was installed last is the first, as the help says.
     """
     prefix.write_module(f"{MINE}.bak_20261122152728_16249", prefix.install(MINE), lua=False)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))

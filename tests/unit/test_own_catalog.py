@@ -149,7 +149,7 @@ def test_the_image_of_a_site_stays_where_it_is(place):
 def test_a_directory_of_images(place, ebsif):
     """V-08: a record for each image below a directory, with what its release states; what can't be added is named."""
     for number, name in enumerate(("tool-2.0", "tool-10.0", "new_thing-1.5", "20260101")):
-        # 59-h3: images of Singularity end in .simg, too
+        # images of Singularity end in .simg, too
         end = "simg" if name.startswith("new") else "sif"
         path = Path(image(place, f"{name}.{end}", f"images/release-{number}"))
         path.with_suffix(".md").write_text(f"{'a' * 63}{number}  {path.name}\n")
