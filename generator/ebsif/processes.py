@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Optional, TypeVar, Union, cast
 
+from easybuild.easyblocks.generic.container.values import format_size
 from easybuild.easyblocks.generic.container.written import MOST_WRITTEN
 
 from ebsif.errors import EbsifError
@@ -69,7 +70,7 @@ def run(
         raise NoAnswerError(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
     except OverflowError:
         raise NoAnswerError(
-            f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024**2} MB"
+            f"{name or ' '.join(map(str, words))} prints more than {format_size(MOST_WRITTEN)}"
         ) from None
     finally:
         if process.returncode is None:

@@ -75,5 +75,5 @@ def test_files(tmp_path):
             written.read_regular(str(path), links=True)
     with file.open("w") as big:
         big.truncate(300 * 1024**2)
-    with pytest.raises(UnfitError, match="is larger than 256 MB"):
+    with pytest.raises(UnfitError, match="is larger than 256.0 MB"):
         written.read_regular(str(file))

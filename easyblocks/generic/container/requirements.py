@@ -33,7 +33,7 @@ EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
 INCLUDE = ('-c', '-r', '--constraint', '--requirement')
 PLACES = INCLUDE + ('-e', '-f', '--editable', '--find-links')
 # bytes of such a file; lists of packages have a few thousand lines
-MOST_REQUIREMENTS = 1024 ** 2
+MOST_REQUIREMENTS = 10 ** 6
 
 # A path in a requirement or an option, without marker, options and comment.
 LOCAL = re.compile(r"""

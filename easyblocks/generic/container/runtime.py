@@ -56,7 +56,7 @@ SHOWN_LINES = 15  # of the output of a program that failed
 # Limits of the programs of an image that inspect it. Making a venv takes minutes on a busy file system; a description
 # of Python has some MB.
 LONGEST = 1800  # seconds
-MOST_PRINTED = 8 * 1024 ** 2  # bytes
+MOST_PRINTED = 8 * 10 ** 6  # bytes
 STOPPED = 'ebsif: stopped after '  # what run-limited.sh prints
 
 

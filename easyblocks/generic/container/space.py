@@ -19,7 +19,7 @@ from easybuild.tools.config import build_path, install_path
 from .values import ERRORS, format_size
 
 # Less free space than this is none, in bytes.
-LITTLE = 16 * 1024 ** 2
+LITTLE = 16 * 10 ** 6
 # What programs say if there is none; a quota may also limit the number of files.
 NO_SPACE = ((errno.ENOSPC, re.compile('No space left|enough free space', re.IGNORECASE)),
             (errno.EDQUOT, re.compile('Disk quota exceeded', re.IGNORECASE)))

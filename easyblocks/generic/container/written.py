@@ -18,6 +18,8 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Optional
 
+from .values import format_size
+
 
 class UnfitError(ValueError):
     """Something that others wrote can't be used; the message says what it is, and what to do."""
@@ -106,9 +108,9 @@ def printable(text: object) -> str:
 # --- files
 
 # Largest file, and longest output of a program, that is read: lists of packages have a few MB.
-MOST_WRITTEN = 256 * 1024 ** 2
+MOST_WRITTEN = 256 * 10 ** 6
 # bytes of an easyconfig or a script
-MOST_TEXT = 1024 ** 2
+MOST_TEXT = 10 ** 6
 ANY_SIZE = float('inf')
 
 
@@ -126,7 +128,7 @@ def open_regular(path: str, most: float = MOST_WRITTEN, links: bool = False) -> 
         if not stat.S_ISREG(status.st_mode):
             raise UnfitError("%s is not a regular file" % escape(path))
         if status.st_size > most:
-            raise UnfitError("%s is larger than %d MB" % (escape(path), most // 1024 ** 2))
+            raise UnfitError("%s is larger than %s" % (escape(path), format_size(most)))
     except UnfitError:
         os.close(number)
         raise

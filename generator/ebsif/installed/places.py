@@ -29,7 +29,7 @@ from ebsif.modulestool import MODULES, directories_of_modules, may_be_there
 DEFAULT_NAME = "mine"
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
-LARGEST = 4 * 1024 * 1024  # bytes of a module file
+LARGEST = 4 * 10**6  # bytes of a module file
 # settings of directories; backups and unfinished files of the easyblocks, backups of EasyBuild (--backup-modules)
 NO_MODULE = re.compile(r"\A\.(?:modulerc|version)|\.(?:unfinished|replaced|removed|bak_\d+_\d+)\Z")
 

@@ -20,7 +20,7 @@ from ..runtime import InstallContainer
 from ..written import UnfitError, open_written, read_written
 
 # Of the libraries that others need, none is larger.
-MOST = 256 * 1024 ** 2
+MOST = 256 * 10 ** 6
 
 
 def read_libraries(container: InstallContainer, names: Sequence[str]) -> Dict[str, ImageLibrary]:

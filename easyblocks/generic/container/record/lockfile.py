@@ -40,7 +40,7 @@ IN_IMAGE, IN_USER_SOFTWARE, IN_LAYER = 'image', 'user-software', 'system-package
 # --- the record
 
 # Larger files aren't read: records have a few MB.
-MOST = 64 * 1024 ** 2
+MOST = 64 * 10 ** 6
 
 
 class RecordError(ValueError):

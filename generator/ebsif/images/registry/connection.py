@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from easybuild.easyblocks.generic.container.image.source import is_loopback
-from easybuild.easyblocks.generic.container.values import ERRORS
+from easybuild.easyblocks.generic.container.values import ERRORS, format_size
 
 from ebsif.errors import EbsifError
 
@@ -126,7 +126,7 @@ def content_of(answer: HTTPResponse, most: int) -> bytes:
         raise TransferError(f"the connection was cut: {error}") from None
     size = size_of(answer)
     if len(content) > most:
-        raise TransferError(f"it has more than {most // 10**6} MB")
+        raise TransferError(f"it has more than {format_size(most)}")
     if len(content) < (size or 0):
         raise TransferError(f"the connection was cut after {len(content)} of {size} bytes")
     return content
