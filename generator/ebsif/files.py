@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Union
+from typing import IO, Optional, Union
 
 from easybuild.easyblocks.generic.container.values import ERRORS, plain_error
 
@@ -320,6 +320,10 @@ def write_new(
     With `aside`, those that would be lost are renamed; return where they are. They are put back if the new ones can't
     be written. With `shared`, new files are for everybody who can use the place.
     """
+    for path in contents:
+        closed = closed_part(path.parent)
+        if closed and closed.is_dir() and not os.path.lexists(path):
+            raise EbsifError(not_creatable(path, closed))
     there = [path for path, content in contents.items() if differs(path, content)]
     if there and not (overwrite or aside):
         raise refusal(there, remedy)
@@ -362,13 +366,31 @@ def make_executable(path: Path) -> None:
         set_access(place, status.st_gid, stat.S_IMODE(status.st_mode) | (status.st_mode & 0o444) >> 2)
 
 
+def closed_part(directory: Path) -> Optional[Path]:
+    """Return the part of a path, or all of it, that keeps this account from writing there; None if it can."""
+    there = directory.absolute()
+    while not is_there(there):
+        there = there.parent
+    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
+
+
 def how_to_get_access(path: Path) -> str:
-    """Return what to do about a file or directory that this account can't read, write or create."""
+    """Return what to do about a file or directory that this account can't read, or a file that it can't write."""
     place = next(one for one in (path, *path.parents) if is_there(one))
+    return permission(place, "w" if os.access(place, os.X_OK if place != path else os.R_OK) else "rX")
+
+
+def not_creatable(path: Path, place: Path) -> str:
+    """Return the message about a file that this account can't create in a directory, and what to do."""
+    missing = "w" if os.access(place, os.X_OK) else "rwX"
+    return f"{path} can't be created in {place}: choose another place, or {permission(place, missing)}"
+
+
+def permission(place: Path, missing: str) -> str:
+    """Return how to get permissions that are missing, in the words of chmod."""
     number = place.stat().st_uid
     if number != os.getuid():
         return f"ask {owner(number)}, who owns {place}, for permission"
-    missing = "w" if os.access(place, os.X_OK if place != path else os.R_OK) else "rX"
     return f"run `chmod u+{missing} {shlex.quote(str(place))}`"
 
 
@@ -395,6 +417,6 @@ def message_of(error: Exception) -> str:
         return f"{path} does not exist"
     place = next((one for one in path.absolute().parents if is_there(one)), path)
     if is_closed and not os.path.lexists(path) and os.access(place, os.X_OK):
-        return f"{path} can't be created in {place}: choose another place, or {how_to_get_access(path)}"
+        return not_creatable(path, place)
     remedy = f": {how_to_get_access(path)}" if is_closed else ""
     return f"{path}: {ERRORS.get(error.errno or 0, error.strerror)}{remedy}"

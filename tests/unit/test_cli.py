@@ -336,6 +336,13 @@ def test_errors_of_files(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         error = PermissionError(13, "Permission denied", str(tmp_path / "x"))
         assert files.message_of(error) == f"{tmp_path}/{said}"
+    # 59-h7: what is going to be written needs more
+    for allowed, missing in (((), "rwX"), ((os.X_OK,), "w")):
+        monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
+        with pytest.raises(
+            EbsifError, match=f"/x can't be created in .*: choose another place, or run `chmod u.{missing} "
+        ):
+            files.write_new({tmp_path / "x": ""})
 
 
 def test_doctor_names_what_is_missing(tmp_path):

@@ -99,26 +99,20 @@ def require_places(request: Request) -> None:
 def closed_place(request: Request) -> Optional[str]:
     """Return why an installation can't write where it has to, and what to do; None if it can."""
     folder = request.folder
-    if closed := closed_part(folder):
+    if closed := files.closed_part(folder):
         return (
             f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
             "directory of your own (-o DIRECTORY)"
         )
     for directory in framework.prefix():
-        if closed := closed_part(directory):
+        if closed := files.closed_part(directory):
             home = os.environ.get("HOME")
-            own = f"$HOME/{DEFAULT_PREFIX}" if home and not closed_part(Path(home, DEFAULT_PREFIX)) else "DIRECTORY"
+            own = (
+                f"$HOME/{DEFAULT_PREFIX}" if home and not files.closed_part(Path(home, DEFAULT_PREFIX)) else "DIRECTORY"
+            )
             return (
                 f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
                 f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
                 "-- --prefix=DIRECTORY)"
             )
     return None
-
-
-def closed_part(directory: Path) -> Optional[Path]:
-    """Return the part of a path, or all of it, that keeps this account from writing there; None if it can."""
-    there = directory.absolute()
-    while not files.is_there(there):
-        there = there.parent
-    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
