@@ -523,8 +523,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
 
     wrong = extend("--apt", "greeet", "--check", status=1)
     assert wrong.stdout.startswith(
-        "no: Base/mine can't be installed: Easyconfig parameter "
-        "'system_packages': no package 'greeet' in the sources of this image ("
+        "no: Base/mine can't be installed: --apt: no package 'greeet' in the sources of this image ("
     )
     assert "; did you mean greet" in wrong.stdout
     # nothing is installed, so nothing fails

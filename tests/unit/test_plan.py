@@ -293,6 +293,14 @@ def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
     assert "can't be extended: 'library_binds' was removed. Its owner has to change and install it: name these" in said
 
 
+def test_packages_of_the_distribution_that_do_not_exist():
+    """59-h6: of a wrong package, --check names the option that was typed."""
+    done = running.Result(1, "Installation of x.eb failed: \"Easyconfig parameter 'system_packages': no package 'x' (here)\"")
+    assert plan.problem(done, Mock(), "/nowhere") == "--apt: no package 'x' (here)"
+    # what is in a record of the catalog wasn't typed
+    assert plan.with_similar_names(done.reason).startswith("Easyconfig parameter")
+
+
 def test_names_that_are_misspelled():
     """For a package that doesn't exist, similar names are given; a known one lacks only the version."""
     text = "pip failed in stage 'a': none of the searched indexes has a suitable version of {}. Check the spelling"

@@ -5,7 +5,7 @@ from typing import Optional
 
 from ebsif.catalog.container import Container
 from ebsif.eb import framework
-from ebsif.environments import bases, installing, writing
+from ebsif.environments import bases, installing, plan, writing
 from ebsif.environments.request import Request
 from ebsif.errors import EbsifError
 from ebsif.installed import places
@@ -62,5 +62,6 @@ def install_container(wanted: ToInstall, request: Request) -> int:
         rendering.write([rendered], request.folder)
         written.append(rendered.path)
         place = framework.place_of(rendered.path, rendered.text)
-        installing.install(place, request, bases.sources(container, request.names.everything), otherwise="")
+        sources = bases.sources(container, request.names.everything)
+        installing.install(place, request, sources, otherwise="", explained=plan.with_similar_names)
     return 0

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -36,11 +36,13 @@ def install(
     sources: str,
     variables: Optional[Mapping[str, str]] = None,
     otherwise: str = ", or choose another --name or --date",
+    explained: Callable[[str], str] = plan.as_typed,
 ) -> None:
     """
     Install an easyconfig as it was requested, and say how to load the module.
 
     `sources` is eb's option for the directories that may have the image, `variables` are more of them for eb.
+    `explained` puts eb's error in the words of the command.
     """
     path = place.easyconfig
     if place.file.exists() and not request.again and not place.is_current:
@@ -60,9 +62,7 @@ def install(
             done.print_program()
         lock = LOCKED.fullmatch(done.reason)
         raise (
-            InUseError(places.locked(place.module, Path(lock[1])))
-            if lock
-            else ExtendingError(plan.with_similar_names(done.message))
+            InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(explained(done.message))
         )
     there = made_in(place)
     if place.file.exists():

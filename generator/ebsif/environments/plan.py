@@ -27,6 +27,8 @@ from ebsif.report import colors, output
 
 # of container/diagnosis.py
 MISSING = re.compile(r"has a suitable version of (?P<name>[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)(?=[. ;,])")
+# how EasyBuild's messages about packages of the image's distribution begin
+SYSTEM_PACKAGES = "Easyconfig parameter 'system_packages': "
 REASONS = ("asked for", "dependency")
 SEE_WARNING = " (but see the warning above)"
 
@@ -146,6 +148,11 @@ def with_similar_names(reason: str) -> str:
     return reason.replace(missing[0], f"{missing[0]} (did you mean {similar}?)", 1) if missing and similar else reason
 
 
+def as_typed(reason: str) -> str:
+    """Return why an extension can't be installed in the words of the command that makes it."""
+    return with_similar_names(reason.replace(SYSTEM_PACKAGES, "--apt: ", 1))
+
+
 def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
     text = "\n".join([*done.program, done.error])
@@ -153,14 +160,14 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
         raise no_image(container)
     reason = done.reason.removesuffix(" See its output above or in the log.")
     diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
-    is_of_system = reason.startswith("Easyconfig parameter 'system_packages'")
+    is_of_system = reason.startswith(SYSTEM_PACKAGES)
     is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine()
     # without a known cause, only the output tells
     if not (is_of_system or (is_of_requirements and diagnosis.text())):
         done.print_program()
     if not (is_of_system or is_of_requirements):
         raise ExtendingError(reason or done.message)
-    return with_similar_names(reason)
+    return as_typed(reason)
 
 
 def show_packages(plan: Plan) -> None:
