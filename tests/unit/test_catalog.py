@@ -647,9 +647,11 @@ def found(read, tmp_path, text, profile=None):
         (
             "components: {setuptools: 80}\n    requirements: [{requirements: [apex==1], no_build_isolation: true}]",
             "warning",
-            "builds without isolation, and neither the image nor an earlier stage has wheel, ninja, packaging. If",
+            "builds without isolation, and neither the image nor an earlier stage has ninja, packaging, wheel. If",
         ),
         ("requirements: [rich]", "warning", "rich is not pinned (==)"),
+        ("requirements: [rich==14.*]", "warning", "rich==14.* is not pinned (==)"),
+        ("""requirements: ['rich>=14; python_version == "3.11"']""", "warning", "is not pinned (==)"),
         ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
         ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
         ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
@@ -670,7 +672,7 @@ def test_no_findings_in_a_good_record(read, tmp_path):
     wheel = "flash-attn @ https://example.org/flash_attn-2.8-cp311-cp311-linux_x86_64.whl"
     tools = "{requirements: [setuptools==80, wheel==1, ninja==1, packaging==26]}"
     for stages in (
-        f"rich==14.0.0, torchmetrics==1.0, {wheel}",
+        f"""rich==14.0.0, torchmetrics==1.0, {wheel}, 'einops[a]>=0.7,==0.8 ; python_version > "3.8"'""",
         "{requirements: [flash-attn==2.8.3], options: ['--only-binary=:all:']}",
         f"{tools}, {{requirements: [apex==1], no_build_isolation: true}}",
     ):

@@ -26,6 +26,9 @@ NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm
 # Those of them that can't be imported without their programs for GPUs, with whatever compiler they are built.
 NEEDS_GPU = ('causal-conv1d', 'flash-attn', 'grouped-gemm', 'mamba-ssm')
 
+# What builds without isolation commonly need.
+NEEDED_WITHOUT_ISOLATION = ('ninja', 'packaging', 'setuptools', 'wheel')
+
 # The name of the package at the end of a URL.
 EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
 
@@ -112,6 +115,12 @@ def package_name(line: str) -> str:
     named = re.match(r'[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[@=<>!~; ]))', line)
     last = re.sub(r'(\.git)?(@[^/]*)?(#.*)?$', '', line.rstrip('/')).rsplit('/', 1)[-1]
     return normal_name(named.group() if named else last)
+
+
+def is_pinned(line: str) -> bool:
+    """Return whether a requirement line means one version only, or a place; options mean what they say."""
+    wanted = re.split(r'\s*;|\s#|\s--', line)[0]
+    return bool(re.search(r'@|\.whl\b|^-|^\.?/|===?[^=*,]+(?:,|\Z)', wanted))
 
 
 def local_paths(text: str, variables: Mapping[str, str], folder: str = '', known: Collection[str] = ()) -> List[str]:

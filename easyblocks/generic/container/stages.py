@@ -20,10 +20,9 @@ from easybuild.tools.build_log import EasyBuildError
 
 from .values import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, Command, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
-from .requirements import NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text, stages_of
-
-# Packages that builds without isolation commonly need.
-NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')
+from .requirements import (
+    NEEDED_WITHOUT_ISOLATION, NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text,
+    stages_of)
 
 # Options and spellings whose meaning depends on the version of pip: (pattern, explanation)
 PIP_DEPENDENT = (

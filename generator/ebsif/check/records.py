@@ -9,10 +9,13 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.sif import signers
 from easybuild.easyblocks.generic.container.image.source import CONVERTED, ImageSource
+from easybuild.easyblocks.generic.container.newest import version_key
+from easybuild.easyblocks.generic.container.requirements import is_pinned, package_name
 from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, runtime_name
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.container import Container
+from ebsif.catalog.site import is_between
 from ebsif.catalog.stages import as_parameter
 from ebsif.files import IMAGES, is_there
 from ebsif.images.checksum import difference
@@ -165,12 +168,12 @@ def check_line(container: Container, stage: str, line: str, finding: Creator) ->
         there = container.components.get(built)
         if built != kind:
             yield finding(ERROR, f"stage '{stage}': {line} is built for {built}, but the site has {kind}")
-        elif there and version and easyconfig.in_numbers(there)[:2] != easyconfig.in_numbers(version)[:2]:
+        elif there and version and not is_between(there, version, version):
             yield finding(
                 WARNING, f"stage '{stage}': {line} is built for {built} {version}, but the image has {built} {there}"
             )
     rocm = container.components.get("rocm")
-    if re.match(r"bitsandbytes\b", line) and rocm and easyconfig.in_numbers(rocm) < (6, 1):
+    if package_name(line) == "bitsandbytes" and rocm and version_key(rocm) < version_key("6.1"):
         yield finding(ERROR, f"stage '{stage}': bitsandbytes needs ROCm 6.1 or newer, but the image has {rocm}")
-    if not re.search(r"===?|@|\.whl\b|^-|^\.?/", line):
+    if not is_pinned(line):
         yield finding(WARNING, f"stage '{stage}': {line} is not pinned (==), so the installed version may change")

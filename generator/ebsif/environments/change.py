@@ -23,8 +23,6 @@ from ebsif.packages.venv import VenvPackage
 from ebsif.report import output
 from ebsif.text import did_you_mean
 
-BUILD_TOOLS = "build tools"
-
 
 @dataclass(frozen=True)
 class Environment:
@@ -366,7 +364,7 @@ def remove(environment: Environment, names: Sequence[str]) -> tuple[Environment,
         )
     own = tuple(stage for stage in own if stage.lines or stage.name in without_packages)
     if not any(stage.no_build_isolation for stage in own):
-        own = tuple(stage for stage in own if not (stage.name or "").startswith(BUILD_TOOLS))
+        own = tuple(stage for stage in own if not (stage.name or "").startswith(requirements.BUILD_TOOLS))
     return environment.with_own(own), list(dict.fromkeys(removed))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name
+from easybuild.easyblocks.generic.container.requirements import NEEDED_WITHOUT_ISOLATION, NEEDS_TORCH, package_name
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 YAML = (".yml", ".yaml")
-BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
+# The name of the stage with what builds without isolation need.
+BUILD_TOOLS = "build tools"
 
 
 def read_all(
@@ -158,9 +159,9 @@ def split_into_stages(lines: list[str]) -> list[Stage]:
         return [Stage(name="requirements", requirements=list(lines))] if lines else []
     others = [line for line in asked if line not in needy]
     names = {package_name(line) for line in others}
-    tools = [name for name in BUILD_TOOLS if name not in names]
+    tools = [name for name in NEEDED_WITHOUT_ISOLATION if name not in names]
     return [
-        *([Stage(name="build tools", requirements=tools)] if tools else []),
+        *([Stage(name=BUILD_TOOLS, requirements=tools)] if tools else []),
         *([Stage(name="requirements", requirements=[*options, *others])] if others else []),
         Stage(name="built against torch", requirements=[*options, *needy], no_build_isolation=True),
     ]

@@ -361,12 +361,6 @@ def moving_problem(container: Container) -> Optional[str]:
     )
 
 
-def in_numbers(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of a version, for comparisons; those that it lacks are 0."""
-    numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
-    return tuple(numbers + [0] * (3 - len(numbers)))
-
-
 def render(container: Container, header: Optional[str] = None) -> str:
     """Return the text of an easyconfig below a header. Raise CatalogError if it would have a credential (G-09)."""
     groups = parameter_groups(container)
