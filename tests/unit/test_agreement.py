@@ -158,6 +158,11 @@ def test_errors_of_the_operating_system():
         (r"\[A-Za-z_\]\[A-Za-z0-9_\]\*", "values.py"),
         (r"\[A-Za-z0-9\]\[A-Za-z0-9_\.\+-\]\*", "values.py"),
         (r"egg=\(", "requirements.py"),
+        # comments and variables of pip
+        (r"\(\^\|\\s\)#", "requirements.py"),
+        (r"\(\[A-Z0-9_\]\+\)", "requirements.py"),
+        # what starts Python
+        (r"python\(3", "servers.py"),
         (r"org\.opencontainers\.image\.ref", "layout.py"),
     ],
 )

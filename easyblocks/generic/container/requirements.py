@@ -32,6 +32,9 @@ NEEDED_WITHOUT_ISOLATION = ('ninja', 'packaging', 'setuptools', 'wheel')
 # The name of the package at the end of a URL.
 EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
 
+# A variable, which pip replaces by its value.
+VARIABLE = re.compile(r'\$\{([A-Z0-9_]+)\}')
+
 # Options of pip that name a place; those that include a file of more requirements or constraints.
 INCLUDE = ('-c', '-r', '--constraint', '--requirement')
 PLACES = INCLUDE + ('-e', '-f', '--editable', '--find-links')
@@ -100,11 +103,26 @@ def lines_of(value: object) -> List[str]:
 
 def package_lines(value: object) -> List[str]:
     """Return the lines of all stages that name a package, without comments; of the options, -e does."""
-    lines = (re.sub(r'(^|\s)#.*', '', line).strip() for line in lines_of(value))
-    return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
+    lines = map(without_comment, lines_of(value))
+    return [line for line in lines if line and (not line.startswith('-') or is_editable(line))]
 
 
 # --- single lines
+
+
+def without_comment(line: str) -> str:
+    """Return a line of requirements without its comment; in a URL, what follows a # is none."""
+    return re.sub(r'(^|\s)#.*', '', line).strip()
+
+
+def is_editable(line: str) -> bool:
+    """Return whether a line has the option that names a package, which stays where it is."""
+    return bool(re.match('-e|--editable', line))
+
+
+def with_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Return requirements with the values of variables, as pip reads them."""
+    return VARIABLE.sub(lambda found: variables.get(found.group(1)) or found.group(), text)
 
 
 def package_name(line: str) -> str:
@@ -131,8 +149,7 @@ def local_paths(text: str, variables: Mapping[str, str], folder: str = '', known
     `known` are the paths that were found before.
     """
     paths = list(known)
-    text = re.sub(r'\$\{([A-Z0-9_]+)\}', lambda match: variables.get(match.group(1)) or match.group(), text)
-    for line in text.replace('\\\n', ' ').splitlines():
+    for line in with_variables(text, variables).replace('\\\n', ' ').splitlines():
         for option, place in places_in(line):
             is_included = option in INCLUDE
             if is_included and folder and ':/' not in place:
@@ -150,7 +167,7 @@ def places_in(line: str) -> List[Tuple[str, str]]:
     words: List[str] = []
     if line.lstrip().startswith('-'):
         with suppress(ValueError):
-            words = shlex.split(re.sub(r'(^|\s)#.*', '', line))
+            words = shlex.split(without_comment(line))
     if not words:
         return [('', line)]
     found = []

@@ -21,8 +21,8 @@ from easybuild.tools.build_log import EasyBuildError
 from .values import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, Command, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
 from .requirements import (
-    NEEDED_WITHOUT_ISOLATION, NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text,
-    stages_of)
+    NEEDED_WITHOUT_ISOLATION, NEEDS_TORCH, VARIABLE, are_stages, local_paths, package_lines, package_name,
+    requirement_text, stages_of)
 
 # Options and spellings whose meaning depends on the version of pip: (pattern, explanation)
 PIP_DEPENDENT = (
@@ -214,7 +214,7 @@ class PipStage:
 
     def variables(self) -> List[str]:
         """Return the names of the variables that pip expands in requirement lines and URLs, from ${NAME}."""
-        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options()))
+        return VARIABLE.findall(self.requirements + ' '.join(self.pip_index_options()))
 
     def local_paths(self) -> List[str]:
         """Return the files and directories of this machine in requirement lines and find_links (S003-09)."""

@@ -17,7 +17,7 @@ from ebsif.environments.baseimage import AskedPackage, BaseImage, WantedStages
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
 from ebsif.images import inspection
-from ebsif.packages.lines import has_hash
+from ebsif.packages.lines import has_hash, is_exact
 from ebsif.report import output
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def ways_out(found: "Mapping[str, Requirement]", versions: Mapping[str, str], is
     exact = [
         f"{wanted.name}{wanted.specifier}"
         for wanted in found.values()
-        if re.fullmatch(r"==[^,*]+", str(wanted.specifier)) and normal_name(wanted.name) in versions
+        if is_exact(wanted) and normal_name(wanted.name) in versions
     ]
     replaced = (
         f"\nTo replace them on purpose:{again.line('--replace', *exact, '--force')}" if len(exact) == len(found) else ""

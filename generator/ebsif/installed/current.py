@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record, versions_in
+from easybuild.easyblocks.generic.container.requirements import without_comment
 from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog.stages import Stage, stages_of
@@ -135,7 +136,7 @@ def pinned(text: str, left: dict[str, VenvPackage], in_image: set[str]) -> list[
 
     The package of the line is taken out of `left`; `in_image` are the names of the packages of the image.
     """
-    line = re.sub(r"(^|\s)#.*", "", text).strip()
+    line = without_comment(text)
     if not line or line.startswith("-"):
         return [line] if line else []
     match = re.fullmatch(

@@ -43,6 +43,11 @@ def allows(line: str, version: str) -> bool:
     return not wanted or wanted.specifier.contains(version, prereleases=True)
 
 
+def is_exact(wanted: "Requirement") -> bool:
+    """Return whether a requirement allows one version only."""
+    return bool(re.fullmatch(r"==[^*,]+", str(wanted.specifier)))
+
+
 def has_hash(line: str) -> bool:
     """Return whether a requirement line names the files that pip accepts; if one does, all of a stage have to."""
     return "--hash" in line

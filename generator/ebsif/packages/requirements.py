@@ -1,12 +1,16 @@
 """Requirements of users: read from any of the formats that they bring, and turned into stages."""
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.requirements import NEEDED_WITHOUT_ISOLATION, NEEDS_TORCH, package_name
+from easybuild.easyblocks.generic.container.requirements import (
+    NEEDED_WITHOUT_ISOLATION,
+    NEEDS_TORCH,
+    is_editable,
+    package_name,
+)
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
@@ -14,7 +18,7 @@ from ebsif.catalog.stages import Stage
 from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
-from ebsif.packages.lines import name_in, parsed
+from ebsif.packages.lines import is_exact, name_in, parsed
 from ebsif.packages.wanted import Choice, KnownImage, RequirementsError, WantedPackages
 
 if sys.version_info >= (3, 11):
@@ -63,7 +67,7 @@ def different_pins(found: Mapping[Path, WantedPackages]) -> dict[str, str]:
     messages = {}
     for path, line in [(path, line) for path, wanted in found.items() for line in wanted.lines]:
         wanted = parsed(line)
-        if not wanted or wanted.marker or not re.fullmatch(r"==[^*,]+", str(wanted.specifier)):
+        if not wanted or wanted.marker or not is_exact(wanted):
             continue
         name = normal_name(wanted.name)
         other, earlier, where = pins.setdefault(name, (wanted, line, path))
@@ -152,7 +156,7 @@ def toml_in(path: Path) -> dict[str, Any]:
 
 def split_into_stages(lines: list[str]) -> list[Stage]:
     """Return requirements as one stage; as several if packages are built against torch, which get their own."""
-    options = [line for line in lines if line.startswith("-") and not re.match("-e|--editable", line)]
+    options = [line for line in lines if line.startswith("-") and not is_editable(line)]
     asked = [line for line in lines if line not in options]
     needy = [line for line in asked if package_name(line) in NEEDS_TORCH]
     if not needy:

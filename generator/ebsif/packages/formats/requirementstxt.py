@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.requirements import VARIABLE, is_editable, with_variables, without_comment
 from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
 from ebsif.packages.lines import parsed
@@ -23,7 +24,6 @@ LOCAL = re.compile(
     rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?"
 )
 # Options with a file, a directory or a URL.
-VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 WITH_PLACE = re.compile(
     r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
     r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)"
@@ -34,8 +34,6 @@ BETWEEN = re.compile(r"""\s+(?=--?[a-z](?:[^'"]|'[^']*'|"[^"]*")*\Z)""")
 VARIABLE_IN_NAME = re.compile(r"(?!-|\S*://)[^\[=<>!~;@\s]*\$\{[A-Z0-9_]+\}")
 # What a notebook or a shell has before packages.
 COMMAND = re.compile(r"[!%]?\s*(?:(?:python\S*\s+-m\s+|uv\s+)?pip\d*\s+install\b|(?:conda|mamba)\s+install\b)\s*")
-# A line whose other options are those of its package.
-EDITABLE = re.compile(r"-e|--editable")
 
 
 def read(path: Path, outer: tuple[Path, ...] = ()) -> WantedPackages:
@@ -106,17 +104,17 @@ def wanted_by(lines: Iterable[tuple[str, str]], folder: Path, outer: tuple[Path,
 
 def parts_of(line: str) -> Iterator[tuple[str, str]]:
     """Yield the options of a line, or its requirement: as it is written, and with the variables that pip expands."""
-    written = re.sub(r"(^|\s)#.*", "", line).strip()
+    written = without_comment(line)
     # pip expands variables as well; in a URL it has to, because they may be credentials
-    expanded = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], written)
-    if "://" in expanded:
-        expanded = written
-    options = BETWEEN.split(expanded) if expanded.startswith("-") and not EDITABLE.match(expanded) else []
+    text = with_variables(written, os.environ)
+    if "://" in text:
+        text = written
+    options = BETWEEN.split(text) if text.startswith("-") and not is_editable(text) else []
     if len(options) > 1:
         for option in options:
             yield from parts_of(option)
-    elif expanded:
-        yield written, expanded
+    elif text:
+        yield written, text
 
 
 def included_by(option: re.Match[str], folder: Path) -> Path:
