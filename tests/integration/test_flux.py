@@ -103,7 +103,7 @@ def job(tmp_path):
 
 
 def test_the_scripts(job):
-    """Flux directives in one block, a time in Flux's format, one rank per GPU."""
+    """The script has Flux directives in one block, a time in Flux's format, and one rank per GPU."""
     text = job("M/1", "--nodes", "2", "--account", "bank", "--", "train.py")
     # flux batch reads directives up to the first other line (RFC 36)
     (block,) = re.findall(r"(?:^#flux: .*\n)+", text, re.MULTILINE)

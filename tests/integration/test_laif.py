@@ -132,7 +132,7 @@ def place(tmp_path_factory, small_image):
 
 @pytest.mark.parametrize("module", VERSIONS)
 def test_the_image_is_one_of_the_ai_factory(place, module):
-    """The properties of these images that the tests rely on."""
+    """These images have the properties that the tests rely on."""
     version = module.split("/")[1][:4]
     script = f"""
         singularity exec $SIF cat /.sbom.json

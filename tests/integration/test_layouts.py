@@ -89,7 +89,7 @@ def everything(folder):
 
 @pytest.mark.nightly
 def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
-    """In a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
+    """It works in a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin/python"
@@ -135,7 +135,7 @@ def lines_about(word, text):
 
 @pytest.mark.nightly
 def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
-    """EasyBuild and ebsif as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
+    """EasyBuild and ebsif work as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
     programs = tmp_path / "programs"
     programs.mkdir()
     # a Python that has neither installed

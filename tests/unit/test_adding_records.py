@@ -426,7 +426,7 @@ def test_add_keeps_what_a_person_has_written(place, add):
 
 
 def test_the_same_name_with_another_image(place, add):
-    """Another SHA256: status 1 and what to do; the same SHA256: already in the catalog."""
+    """With another SHA256 the status is 1, with what to do; with the same one it is in the catalog already."""
     add("tool-2.0.sif")
     before = files(place)
     assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:5\n" in add("tool-2.0.sif").out

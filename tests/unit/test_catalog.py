@@ -248,7 +248,7 @@ def test_long_texts_are_not_cut_within_words(text, parts):
 
 
 def test_short_entries_stand_beside_each_other():
-    """docs F: flags and short values share lines, lists and long values don't; a script begins at its bracket."""
+    """Flags and short values share lines, lists and long values don't; a script begins at its bracket."""
     stage = {"name": "kernels", "heavy": True, "requirements": ["flash-attn"], "env": {"A": "1", "B": "b" * 70}}
     stage.update(pre=[f"git clone {'u' * 90}\nmake"], modules=["gcc/12", "cuda/12"])
     code = f"""[
@@ -305,7 +305,7 @@ def test_every_container_is_read_back_as_it_is(name):
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
         assert list(differences(one, text)) == []
-        # docs F: stages of a build from source, and forty binds of ccpe, need more lines
+        # stages of a build from source, and forty binds of ccpe, need more lines
         is_long = merge.is_stages(one.requirements) or "binds" in one.not_inherited
         assert len(text.splitlines()) <= (120 if is_long else LONG)
         assert max(map(len, text.splitlines())) <= 120

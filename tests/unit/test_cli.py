@@ -336,7 +336,7 @@ def test_errors_of_files(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         error = PermissionError(13, "Permission denied", str(tmp_path / "x"))
         assert files.message_of(error) == f"{tmp_path}/{said}"
-    # 59-h7: what is going to be written needs more
+    # what is going to be written needs more
     for allowed, missing in (((), "rwX"), ((os.X_OK,), "w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         with pytest.raises(

@@ -126,7 +126,7 @@ def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
 
 
 def test_texts_repeat_the_noun():
-    """Docs D: in documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
+    """In documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
     texts = {path: path.read_text() for path in documents()}
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
     for address, page in reference.pages().items():
@@ -178,7 +178,7 @@ def test_the_reference_has_everything(pages):
     ],
 )
 def test_what_somebody_reads_first_is_short(pages, minutes):
-    """Docs E: README and the pages for each group of readers, without blocks of code, at 200 words a minute."""
+    """README and pages for each group of readers are read in time, at 200 words a minute, without blocks of code."""
     texts = [(CHECKOUT / path).read_text() for path in ("README.md", *(f"docs/{name}.md" for name in pages.split()))]
     words = [len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split()) for text in texts]
     assert sum(words) <= 200 * minutes

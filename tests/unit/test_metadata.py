@@ -53,7 +53,7 @@ def test_the_release_has_a_day():
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows_run_what_is_there_with_few_rights(path):
-    """Actions by their digest, commands of this repository, and rights to publish only where it's done."""
+    """Workflows use actions by digest, commands of this repository, and rights to publish only where it's done."""
     content = yaml.safe_load(path.read_text())
     assert content["permissions"] == {"contents": "read"}
     for name, job in content["jobs"].items():

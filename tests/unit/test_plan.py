@@ -294,8 +294,9 @@ def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
 
 
 def test_packages_of_the_distribution_that_do_not_exist():
-    """59-h6: of a wrong package, --check names the option that was typed."""
-    done = running.Result(1, "Installation of x.eb failed: \"Easyconfig parameter 'system_packages': no package 'x' (here)\"")
+    """For a wrong package, --check names the option that was typed."""
+    said = "Easyconfig parameter 'system_packages': no package 'x' (here)"
+    done = running.Result(1, f'Installation of x.eb failed: "{said}"')
     assert plan.problem(done, Mock(), "/nowhere") == "--apt: no package 'x' (here)"
     # what is in a record of the catalog wasn't typed
     assert plan.with_similar_names(done.reason).startswith("Easyconfig parameter")
