@@ -73,7 +73,7 @@ def test_damaged_origins():
     """E-08: they count as unknown."""
     damaged = [[], {"url": "git", "vcs_info": "git"}, {"url": "git", "vcs_info": {"vcs": "git"}}]
     for origin in (*damaged, {"url": "https://example.org", "dir_info": []}):
-        line, said = venv.requirement("a", "1.0", json.dumps(origin))
+        line, said, _ = venv.requirement("a", "1.0", json.dumps(origin))
         assert line == "a==1.0" and said.startswith("its direct_url.json can't be read: this version comes from")
 
 
@@ -82,8 +82,10 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
     origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
     with monkeypatch.context() as closed:
         closed.setattr(os, "stat", Mock(side_effect=PermissionError(13, "Permission denied")))
-        line, said = venv.requirement("a", "1.0", origin)
-    assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
+        line, said, gone = venv.requirement("a", "1.0", origin)
+    assert (line, str(gone)) == ("a==1.0", "/root/a-1.0.whl") and said.startswith(
+        "/root/a-1.0.whl, which it was installed from, no longer exists"
+    )
 
 
 def test_an_environment_in_user_software(environment, tmp_path):

@@ -1304,6 +1304,23 @@ def test_a_project_in_a_directory(extension, tmp_path):
     assert f"myproject 1.0 is built again from {project}, as that is now" in said
 
 
+def test_files_that_are_gone(extension, tmp_path):
+    """E-03: an extension whose files are gone can be changed; files that were never here may be in the image."""
+    wheel, constraints = tmp_path / "lightly-1.0-py3-none-any.whl", tmp_path / "c.txt"
+    lines = [f"-c {constraints}", "-c /image/c.txt", "greeting", str(wheel)]
+    files = dict.fromkeys(map(str, (wheel, constraints)), "0" * 64)
+    root = extension.install(f"requirements = {lines}\n", ["greeting", "lightly"], LATER, local_files=files)
+    (info,) = root.glob("user-software/**/lightly-*.dist-info")
+    (info / "direct_url.json").write_text(json.dumps({"url": wheel.as_uri(), "archive_info": {}}))
+    values, said = extension.extend("mine", "--add", "rich")
+    assert values["requirements"] == ["-c /image/c.txt", "greeting", "lightly==1.0", "rich"]
+    assert f"{constraints} no longer exists, so its constraints are left out: what is installed stays\n" in said
+    assert f"lightly 1.0: {wheel}, which it was installed from, no longer exists: this version comes from " in said
+    for path in (wheel, constraints):
+        path.touch()
+    assert extension.requirements("mine", "--add", "rich") == [*lines, "rich"]
+
+
 def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     """C-04 (user trial): in a directory of the account, or as -o says; none after a failure; earlier files stay."""
     own = tmp_path / ".local/share/ebsif/easyconfigs"

@@ -177,7 +177,8 @@ def environment_of(installation: Installation, names: Names, given: Optional[Pat
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
     added = {name: package for name, package in packages.items() if name not in before}
     gone = before.keys() - packages.keys() - venv.TOOLS
-    stages = current.stages_now(container.stages, packages, changed, gone, image.known.packages)
+    had = installation.record.local_files
+    stages = current.stages_now(container.stages, packages, changed, gone, image.known.packages, had)
     by_hand = current.lines_for(added)
     environment = Environment(
         word,

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record, versions_in
-from easybuild.easyblocks.generic.container.requirements import without_comment
+from easybuild.easyblocks.generic.container.requirements import local_path, without_comment
 from easybuild.easyblocks.generic.container.values import DIRECTORY, SQUASHFS, normal_name
 
 from ebsif.catalog.stages import Stage, stages_of
+from ebsif.files import is_there
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.lines import name_in, parsed
@@ -55,14 +56,26 @@ def stages_now(
     changed: Collection[str],
     gone: Collection[str],
     in_image: Collection[str],
+    had: Collection[str] = (),
 ) -> list[Stage]:
     """
     Return stages whose lines lead to the current packages: other lines stay as they were written.
 
-    `changed` are the names of packages in another version, `gone` of those that were removed by hand, which is said.
+    `changed` are the names of packages in another version, `gone` of those that were removed by hand. `had` are the
+    files of this machine that lines named at the installation. It is said what becomes of a line without its file.
     """
+    from_gone = {str(package.gone): package for package in packages.values() if package.gone}
 
     def now(text: str) -> list[str]:
+        path = local_path(text)
+        # what was never on this machine may be in the image
+        if path in had and not is_there(Path(path)):
+            if re.match("-c|--constraint", text):
+                output.note(f"{path} no longer exists, so its constraints are left out: what is installed stays")
+                return []
+            if path in from_gone:
+                output.note(f"{from_gone[path].name} {from_gone[path].version}: {from_gone[path].said}")
+                return [from_gone[path].line or text]
         name = name_in(text)
         package = packages.get(name)
         if name in gone and name not in in_image:

@@ -31,7 +31,8 @@ class VenvPackage:
     """
     An installed package, with name, version and needs from its metadata.
 
-    `line` is the requirement that installs it again, None if nothing can; `said` is what the user should know.
+    `line` is the requirement that installs it again, None if nothing can; `said` is what the user should know. What
+    it was installed from is `gone` if that's no longer there.
     """
 
     name: str
@@ -39,6 +40,7 @@ class VenvPackage:
     line: Optional[str]
     said: Optional[str]
     requires: tuple[str, ...] = ()
+    gone: Optional[Path] = None
 
 
 def packages(path: Path) -> dict[str, VenvPackage]:
@@ -129,16 +131,10 @@ def package_in(folder: Path) -> Optional[VenvPackage]:
 
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
-    return (
-        VenvPackage(
-            name,
-            version,
-            *requirement(name, version, text_of(folder / "direct_url.json")),
-            tuple(metadata.get_all("Requires-Dist", [])),
-        )
-        if name and version
-        else None
-    )
+    if not (name and version):
+        return None
+    line, said, gone = requirement(name, version, text_of(folder / "direct_url.json"))
+    return VenvPackage(name, version, line, said, tuple(metadata.get_all("Requires-Dist", [])), gone)
 
 
 def directory_of(package: VenvPackage) -> Optional[Path]:
@@ -156,15 +152,15 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str], Optional[str]]:
+def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str], Optional[str], Optional[Path]]:
     """
-    Return the requirement for a package (None if there is none), and a message for the user.
+    Return the requirement for a package (None if there is none), a message for the user, and what is gone.
 
     `direct_url` is where pip got the package (PEP 610); empty if it came from an index.
     """
     exact = f"{name}=={version}"
     if not direct_url:
-        return exact, None
+        return exact, None, None
     try:
         origin = json.loads(direct_url)
         url, source = str(origin["url"]), origin.get("vcs_info")
@@ -172,14 +168,15 @@ def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str]
         editable = origin.get("dir_info", {}).get("editable")
         part = f"#subdirectory={quote(origin['subdirectory'])}" if "subdirectory" in origin else ""
     except (ValueError, KeyError, TypeError, AttributeError):
-        return exact, "its direct_url.json can't be read: this version comes from the package index"
+        return exact, "its direct_url.json can't be read: this version comes from the package index", None
     if commit:
-        return f"{name} @ {commit}{part}", None
+        return f"{name} @ {commit}{part}", None, None
     if editable:
-        return None, f"installed in development mode (pip install -e) from {url}, not taken over"
+        return None, f"installed in development mode (pip install -e) from {url}, not taken over", None
     if not url.startswith("file:"):
-        return f"{name} @ {url}{part}", None
+        return f"{name} @ {url}{part}", None, None
     path = Path(unquote(urlsplit(url).path))
     if files.is_there(path):
-        return (path.as_uri() if " " in str(path) else str(path)), None
-    return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
+        return (path.as_uri() if " " in str(path) else str(path)), None, None
+    said = f"{path}, which it was installed from, no longer exists: this version comes from the package index"
+    return exact, said, path
