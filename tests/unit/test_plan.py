@@ -14,7 +14,7 @@ from ebsif.environments import bases, downloads, extension, installing, making, 
 from ebsif.environments.request import Request, install_command, require_places
 from ebsif.installed import places, search
 from ebsif.report import colors
-from prefixes import BASE, EASYCONFIG, OTHER
+from prefixes import BASE, EASYCONFIG, MINE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
@@ -291,6 +291,20 @@ def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
     base = eb_prefix.install(BASE.replace("2.13", "2.12"), text=text)
     said = ebsif("extend", str(base), "--add", "rich", "--name", "mine", "-n", status=3).err
     assert "can't be extended: 'library_binds' was removed. Its owner has to change and install it: name these" in said
+
+
+@pytest.mark.usefixtures("eb_on_path")
+def test_a_base_that_repeats_an_installation(eb_prefix, ebsif, tmp_path):
+    """59-h9: of the easyconfig that `ebsif pull` leaves, the module is extended; it may be installed already."""
+    text = re.sub(r"requirements = \[.*?\n\]", "requirements = {'lock': 'x.lock.json'}", EASYCONFIG, flags=re.DOTALL)
+    path = tmp_path / "pulled.eb"
+    path.write_text(text)
+    said = ebsif("extend", str(path), "--add", "rich", "--name", "more", "-n", status=3).err
+    assert "install it (`eb " in said and f"pulled.eb`), and then extend its module {MINE}\n" in said
+    eb_prefix.install(MINE, text=text)
+    eb_prefix.alias(MINE, "mine")
+    said = ebsif("extend", str(path), "--add", "rich", "--name", "more", "-n", status=3).err
+    assert "so it can't be extended: extend its module, which is installed: `ebsif extend mine ...`\n" in said
 
 
 def test_packages_of_the_distribution_that_do_not_exist():

@@ -15,12 +15,13 @@ from easybuild.easyblocks.generic.container.requirements import are_stages, lock
 from ebsif.catalog.container import Container
 from ebsif.catalog.site import Site
 from ebsif.catalog.stages import stages_of
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.environments.extension import ExtendingError
 from ebsif.errors import EbsifError
 from ebsif.installed import places
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
+from ebsif.modulestool import directories_of_modules
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
@@ -105,8 +106,16 @@ def requirements_of(path: Path, value: Any, installation: Optional[Installation]
     if not lock_of(value):
         return stages_of(value) if are_stages(value) else value or None
     if not installation:
-        raise EbsifError(f"{path} repeats an installation from its lock: install it, and extend the installation")
+        raise EbsifError(f"{path} repeats an installation from its lock, so it can't be extended: {module_of(path)}")
     return stages_of(installation.record.stages)
+
+
+def module_of(path: Path) -> str:
+    """Return the command that extends the module of an easyconfig, which may have to be installed first."""
+    place = framework.place_of(path, path.read_text(encoding="utf-8"))
+    for one in places.known([place.use, *directories_of_modules()], place.module):
+        return f"extend its module, which is installed: `ebsif extend {places.word(one)} ...`"
+    return f"install it (`{running.command([path])}`), and then extend its module {place.module}"
 
 
 def definition_file(path: Path, name: str) -> str:
