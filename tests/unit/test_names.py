@@ -130,7 +130,6 @@ def test_files_that_do_not_exist(prefix, ebsif):
         (["selftest", "no.sif"], "no.sif does not exist\n"),
         (["add", "no.sif"], "no.sif does not exist"),
         (["show", "no.simg"], "no.simg does not exist"),
-        (["install", "no.simg"], "to add an image to your catalog: `ebsif add no.simg`"),
         (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: "),
     ):
         assert said in ebsif(*words, status=3).err
@@ -394,13 +393,19 @@ def test_the_catalog_and_files(prefix, tmp_path, ebsif):
             names().find(text)
     # the list of the catalog doesn't have them
     (tmp_path / "a").mkdir()
-    (tmp_path / "b.txt").touch()
+    for name in ("b.txt", "c.sif", "c.simg"):
+        (tmp_path / name).touch()
+    own = " (known: PyTorch); `ebsif list --mine` lists your own modules\n"
     for command, text, expected in (
         ("show", "a", "the directory a is not an installation, and there is no container 'a'"),
         ("lock", "b.txt", "the file b.txt is not an image, an easyconfig, or a lock, and no container module"),
         ("install", "./a", "the directory ./a is not an installation, and there is no container './a'"),
         ("install", "b.eb", "to install an easyconfig: `eb b.eb`"),
         ("install", "c.sif", "to add an image to your catalog: `ebsif add c.sif`"),
+        ("install", "c.simg", "to add an image to your catalog: `ebsif add c.simg`"),
+        # 59-h10: what isn't there can't be installed or added
+        ("install", "a/b.eb", "the file a/b.eb does not exist, and there is no container 'a'" + own),
+        ("install", "d.sif", "the file d.sif does not exist, and there is no container 'd.sif'" + own),
         ("install", "mine", "; mine is an extension, which `ebsif list --mine mine` lists"),
     ):
         assert expected in ebsif(command, text, status=3).err

@@ -19,7 +19,7 @@ from ebsif.eb import running
 from ebsif.environments import cataloged
 from ebsif.environments.request import Request, require_places
 from ebsif.errors import FAILED, EbsifError, UsageError
-from ebsif.files import IMAGES, message_of
+from ebsif.files import IMAGES, expanded, is_there, message_of
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -77,9 +77,11 @@ def find(containers: list[Container], name: str, options: Namespace) -> Containe
         return in_catalog(options, selection.find_one, containers, name)
     except selection.UnknownNameError as error:
         instead = ""
-        if name.endswith(".eb"):
+        is_file = is_there(expanded(name))
+        # eb also searches for a name
+        if name.endswith(".eb") and (is_file or "/" not in name):
             instead = f"; to install an easyconfig: `{running.command([name])}`"
-        elif name.endswith(IMAGES):
+        elif name.endswith(IMAGES) and is_file:
             instead = f"; to add an image to your catalog: `ebsif add {name}`"
         raise selection.UnknownNameError(f"{error}{instead}") from None
 
