@@ -499,8 +499,8 @@ class ContainerInstall(EasyBlock):
         self.record.image.labels = self.build.probe.labels
         stale = image.stale_modules(self.record.image.sha256 or '')
         if stale:
-            self.warn("The image differs from that of the earlier installation, which these modules use without a copy "
-                      "of their own. Install them again, too (eb --rebuild): %s" % ', '.join(stale))
+            self.warn("The image is another one than before, and these modules use it without a copy of their own. "
+                      "Install them again, too (eb --rebuild): %s" % ', '.join(stale))
         self.write_settings()
         self.install_additions()
         self.record.write_installed(self.installdir)

@@ -244,7 +244,7 @@ def test_a_wrapper_through_a_link(wrapped, tmp_path):
     (tmp_path / "copy").mkdir()
     subprocess.run(["cp", "-r", root / "bin", root / "share", tmp_path / "copy"], check=True)
     result = loaded(wrapped, f"'{tmp_path}/copy/bin/python' -V", check=False)
-    assert result.returncode == 1 and "the loaded module is the one of" in result.stderr
+    assert result.returncode == 1 and "the loaded module belongs to" in result.stderr
 
 
 def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):

@@ -1,5 +1,6 @@
 """The project's own pages, which `make docs` builds: they are complete, follow the code, and no link is dead."""
 
+import ast
 import html
 import html.parser
 import re
@@ -125,8 +126,16 @@ def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def said_in(path):
+    """Return the texts in a file of Python, without docstrings."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in documentation)
+    return "\n".join(node.value for node in texts if isinstance(node.value, str))
+
+
 def test_texts_repeat_the_noun():
-    """In documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
+    """In documents, help, reference and messages, no "that of" hides a noun, and no program "knows"."""
     texts = {path: path.read_text() for path in documents()}
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
     for address, page in reference.pages().items():
@@ -134,8 +143,10 @@ def test_texts_repeat_the_noun():
         texts.update({(address, entry.name): entry.text for entry in entries})
     programs = [path for path in CONTAINER_FILES.glob("*/*") if path.parent.name in ("bin", "runscripts")]
     texts.update({path: path.read_text().partition("\n\n")[0] for path in programs if path.is_file()})
+    code = [path for folder in ("generator", "easyblocks") for path in (CHECKOUT / folder).rglob("*.py")]
+    texts.update({path: said_in(path) for path in code})
     for place, text in texts.items():
-        assert re.findall(r"\b(?:that|those)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
+        assert re.findall(r"\b(?:that|those|the\s+one)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
 
 
 def names_on(address):

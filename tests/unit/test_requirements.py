@@ -112,7 +112,7 @@ def test_variables_in_names(tmp_path, monkeypatch, line):
         ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
         ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
         ("pyproject.toml", "[project\n", "can't be read"),
-        ("environment.yml", "dependencies: [ffmpeg]\n", "not known as Python packages; if pip knows them"),
+        ("environment.yml", "dependencies: [ffmpeg]\n", "not known as Python packages; if pip finds them"),
         ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
         ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
         ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
@@ -190,7 +190,7 @@ def test_a_conda_environment(tmp_path):
     rest = ["msgpack>=1.0", "pyyaml==6.0", "scipy>=1.9,<2"]
     assert wanted.lines == ["opencv-python==4.*", "numpy<2", "torch==2.6", *rest, *pip]
     named = [
-        f"{path}: not known as Python packages; if pip knows them, add them to the pip section, and if "
+        f"{path}: not known as Python packages; if pip finds them, add them to the pip section, and if "
         "the image's distribution has them, add them with --apt: ffmpeg, git 2.4, no-such-thing=1",
         f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')",

@@ -40,7 +40,7 @@ TOOLS = (
     (r"Unsupported compiler -- at least C\+\+\d+ support is needed",
      Tool("a compiler for C++, and the container has none that works", [COMPILERS], '')),
     (r"\bcrt[1in]\.o'? not found|cannot find crt[1in]\.o",
-     Tool("a complete compiler: that of the container can't link programs", [COMPILERS], '')),
+     Tool("a complete compiler: the container's can't link programs", [COMPILERS], '')),
     (r"can't find Rust compiler|Cargo, the Rust package manager, is not installed",
      Tool("the compiler of Rust (cargo), which the container doesn't have", ['cargo'], '')),
 )

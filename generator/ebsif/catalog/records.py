@@ -312,7 +312,7 @@ class CatalogFile(Model):
     name: Annotated[str, Field(pattern=SOFTWARE_NAME)] = Field(description="name of the software, and of its modules")
     extends: StrictBool = Field(
         False,
-        description="whether the file adds to the one of the same name in the next catalog, instead of replacing it",
+        description="whether the file adds to the next catalog's file of the same name, instead of replacing it",
     )
     families: dict[SingleLine, Family] = {}
     containers: list[ContainerRecord]

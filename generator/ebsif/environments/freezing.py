@@ -23,10 +23,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     """
     record, path, packages = installation.record, installation.easyconfig, current.packages_of(installation)
     if packages is None:
-        raise EbsifError(
-            f"{installation.module} has no packages of its own, only those of the image: its own "
-            "easyconfig describes it"
-        )
+        raise EbsifError(f"{installation.module} has no packages besides the image's: its own easyconfig describes it")
     if not path:
         raise EbsifError(installation.lack)
     module, base = record.module, record.module["versionsuffix"]

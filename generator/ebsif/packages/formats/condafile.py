@@ -18,7 +18,7 @@ ONE_VERSION = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d[\w.!+]*?)(?P<any>\.
 # Why packages are not installed, or not in the version of the file.
 IN_IMAGE = "the versions in the image are used: %s"
 NOT_FOR_PIP = (
-    "not known as Python packages; if pip knows them, add them to the pip section, and if the image's "
+    "not known as Python packages; if pip finds them, add them to the pip section, and if the image's "
     "distribution has them, add them with --apt: %s"
 )
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"

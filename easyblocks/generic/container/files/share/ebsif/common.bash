@@ -117,7 +117,7 @@ explain_missing() {
     [[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] || refuse 1 \
         "load the module of this container first (SIF or CONTAINERROOT is not set), or put $with_module before the command"
     [[ "$CONTAINERROOT" -ef "$ebsif_root" ]] ||
-        refuse 1 "this command belongs to the installation $root, but the loaded module is the one of $CONTAINERROOT"
+        refuse 1 "this command belongs to the installation $root, but the loaded module belongs to $CONTAINERROOT"
     # as modules written by hand leave them
     [[ -n "${EBSIF_LOADED_MODULE:-}" ]] ||
         refuse 1 "the module was installed again after it was loaded here: reload it (module unload NAME; module load NAME)"
