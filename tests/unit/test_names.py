@@ -403,7 +403,7 @@ def test_the_catalog_and_files(prefix, tmp_path, ebsif):
         ("install", "b.eb", "to install an easyconfig: `eb b.eb`"),
         ("install", "c.sif", "to add an image to your catalog: `ebsif add c.sif`"),
         ("install", "c.simg", "to add an image to your catalog: `ebsif add c.simg`"),
-        # 59-h10: what isn't there can't be installed or added
+        # what isn't there can't be installed or added
         ("install", "a/b.eb", "the file a/b.eb does not exist, and there is no container 'a'" + own),
         ("install", "d.sif", "the file d.sif does not exist, and there is no container 'd.sif'" + own),
         ("install", "mine", "; mine is an extension, which `ebsif list --mine mine` lists"),

@@ -295,7 +295,7 @@ def test_a_base_with_a_parameter_that_was_removed(eb_prefix, ebsif):
 
 @pytest.mark.usefixtures("eb_on_path")
 def test_a_base_that_repeats_an_installation(eb_prefix, ebsif, tmp_path):
-    """59-h9: of the easyconfig that `ebsif pull` leaves, the module is extended; it may be installed already."""
+    """Of the easyconfig that `ebsif pull` leaves, the module is extended; it may be installed already."""
     text = re.sub(r"requirements = \[.*?\n\]", "requirements = {'lock': 'x.lock.json'}", EASYCONFIG, flags=re.DOTALL)
     path = tmp_path / "pulled.eb"
     path.write_text(text)
