@@ -14,6 +14,7 @@ from ebsif.environments import kernels
 from ebsif.environments.earlier import Earlier
 from ebsif.installed import imagestate, interpreter, search
 from ebsif.installed.names import Names, installations
+from ebsif.publish.pages import entry
 from packaging.version import Version
 from prefixes import BASE
 from support import printed, write_program
@@ -38,14 +39,25 @@ NUMBERED = ["20260101", "20260101.2", "20260101.10"]
 DATES = ["2026.1.2", "2026.11.28", "20251231", *NUMBERED, "v1", "v1.9", "v9", "v10", "v_1"]
 
 
-def record(module, date=None):
+def record(module, date=None, name="Tool"):
     """Return a record of the catalog with a version and a suffix."""
     version, _, suffix = module.partition("-")
     site = SimpleNamespace(moduleclass="ai")
-    known = {"version": version, "suffix": f"-{suffix}", "date": date, "default": False}
+    known = {"version": version, "suffix": f"-{suffix}", "date": date, "default": False, "file": f"{module}.sif"}
     known |= {"aliases": [], "components": {}}
     unknown = dict.fromkeys(("label", "archived", "hash", "python", "variant"))
-    return Container.of("Tool", {**known, **unknown}, site, None)
+    return Container.of(name, {**known, **unknown}, site, None)
+
+
+@pytest.mark.parametrize("dates", [("20250101", "2025-08-27"), ("2025-08", "20250827"), ("2024", "20250827_134408")])
+@pytest.mark.parametrize("order", [1, -1])
+def test_dates_in_other_forms(dates, order):
+    """H-01: software, and the history of a container, are in the order of dates, however these are written."""
+    some = [record("1.0-x", date, name) for date, name in zip(dates, ("Older", "Newer"))][::order]
+    assert [one.name for one in selection.newest_first(some)] == ["Newer", "Older"]
+    older, newer = [record(f"1.0-{date}", date) for date in dates]
+    before = {page.container: page.before for page in entry.pages([older, newer][::order])}
+    assert before == {older: None, newer: older}
 
 
 @pytest.mark.parametrize("pair", VERSIONS)

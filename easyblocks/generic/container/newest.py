@@ -63,6 +63,11 @@ def extension_key(version: str, date: str) -> Tuple:
     return module_key(base), natural(base), date_key(date)
 
 
+def day_key(date: str) -> str:
+    """Return the sort key of the date of a record, in whatever form it is written: 2025-08-27, 20250827_134408."""
+    return re.sub('[^0-9]', '', date)
+
+
 def version_key(version: str) -> Tuple:
     """Return the sort key of a version; what has no order, such as a commit, comes before all versions."""
     text = version.lower()
@@ -91,9 +96,8 @@ def module_key(version: str, date: str = '') -> Tuple:
     R2023b comes before R2024a.
     """
     dates = BUILT.findall(version)
-    built = re.sub('[^0-9]', '', date or (dates[-1] if dates else ''))
     number = version.partition('-')[0]
-    return version_key(number), built, natural(number)
+    return version_key(number), day_key(date or (dates[-1] if dates else '')), natural(number)
 
 
 def find_newest(start: str, record: str) -> str:

@@ -93,10 +93,15 @@ def age(container: Container) -> tuple:
     return newest.module_key(container.module_or_version.partition("/")[2], container.date or "")
 
 
+def day(container: Container) -> str:
+    """Return the sort key of the date of a container, whatever its software and version."""
+    return newest.day_key(container.date or "")
+
+
 def newest_first(containers: Iterable[Container]) -> list[Container]:
     """Return containers by software, each with its newest one first; software with the latest date first."""
     groups: dict[str, list[Container]] = {}
-    for container in sorted(containers, key=lambda one: one.date or "", reverse=True):
+    for container in sorted(containers, key=day, reverse=True):
         groups.setdefault(container.name, []).append(container)
     return [container for group in groups.values() for container in sorted(group, key=age, reverse=True)]
 

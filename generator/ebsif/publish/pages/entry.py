@@ -194,7 +194,7 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
     earlier: dict[Container, Optional[Container]] = {}
     named: dict[str, list[Container]] = {}
     # history, whatever the versions
-    for container in sorted(known, key=lambda one: (one.date or "", selection.age(one))):
+    for container in sorted(known, key=lambda one: (selection.day(one), selection.age(one))):
         before = named.setdefault(container.name, [])
         others = [one for one in reversed(before) if one.file_name != container.file_name]
         alike = [one for one in others if kind_of(one) == kind_of(container)]
