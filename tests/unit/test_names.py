@@ -477,6 +477,11 @@ def test_removing_a_module_that_environments_may_use(prefix, ebsif):
     (root / "bin/make-venv").touch()
     for option in ("-n", "--yes"):
         assert said in ebsif("remove", MINE, option).err
+    # nor where extensions of a base weren't searched
+    prefix.install(BASE, text="")
+    elsewhere = "as in other people's home directories, will stop working (`--users DIRECTORY` searches there"
+    for more, expected in (((), True), (("--users", str(prefix.modules)), False)):
+        assert (elsewhere in ebsif("remove", BASE, "-n", *more).err) == expected
 
 
 def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):

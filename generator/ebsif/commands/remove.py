@@ -14,7 +14,9 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.commands.options import (
@@ -50,6 +52,11 @@ MADE_WITH_IT = (
     "environments of make-venv, files of `ebsif interpreter --write` and kernels of `ebsif kernel install "
     "--prefix` that were made with it stop working. With another module loaded, `extend-venv-activate "
     "DIRECTORY` lets an environment use that one; the other two commands write their files anew"
+)
+# No account can look into the home directories of others.
+SEARCHED = (
+    "modules that use its image were only searched in EasyBuild's prefix and on MODULEPATH: extensions elsewhere, such "
+    "as in other people's home directories, will stop working (`--users DIRECTORY` searches there, too)"
 )
 
 
@@ -89,6 +96,8 @@ def run(options: Namespace) -> int:
         show(planned)
     if any(is_there(module.root / "bin/make-venv") and is_last(module, modules) for module in modules):
         output.note(MADE_WITH_IT)
+    if not options.users and any(is_base(module) for module in modules):
+        output.note(SEARCHED)
     if options.dry_run:
         return 0
     if not options.yes and not confirmed(
@@ -146,6 +155,11 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str], ha
         starting = () if has_newer else kernels.of_installation(module.root, [one.root for one in modules])
         plans.append(removal.plan(module, starting, staying, left))
     return plans
+
+
+def is_base(module: Installation) -> bool:
+    """Return whether extensions may use the image in the directory of a module."""
+    return not module.extension and is_there(Path(InstalledImage(str(module.root)).own_path))
 
 
 def is_last(module: Installation, going: Sequence[Installation]) -> bool:
