@@ -201,10 +201,12 @@ def test_a_job_leaves_the_copies_of_others(name, batch):
     ],
 )
 def test_a_pbs_job(batch, variables, name):
-    """S004-03: no server or brackets in names of files; the ranks meet on the first node."""
+    """S004-03: no server or brackets in names of files; the ranks meet on the first node, at a port as elsewhere."""
     values = 'echo "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"'
-    _, said, _ = batch.run(f'source "$RUNSCRIPTS/job.bash" pbs train\n{values}', **variables)
-    assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
+    number = "steps_per_job * {} + {}".format(*[*name.partition("-")[2].split("_"), 0][:2])
+    port = f'(source "$RUNSCRIPTS/get-master"; port_of "$(({number}))"; echo "$((MASTER_PORT - port))")'
+    _, said, _ = batch.run(f'source "$RUNSCRIPTS/job.bash" pbs train\n{values}\n{port}', **variables)
+    assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1", "0"]
 
 
 def test_an_unknown_scheduler(batch):

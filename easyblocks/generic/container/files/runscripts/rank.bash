@@ -2,9 +2,6 @@
 # Which rank is this? Sourced by a function of conda-python-distributed, whose local variables these are. Needs `here`, the
 # directory of this file, and a function `fail TEXT...` that ends the process.
 
-# This many consecutive steps of a job have different numbers.
-steps_per_job=16
-
 # What launchers of MPI set: rank, size, local rank and local size; a comma separates alternatives. PMI is Hydra's, the mpiexec
 # of MPICH and Intel MPI.
 declare -A variables=(

@@ -29,6 +29,8 @@ pbs_job() {
     ebsif_each_node=(mpiexec -n "$(sort -u "$PBS_NODEFILE" | wc -l)" -ppn 1)
     # Where the ranks meet: only the first node has the list of nodes, and ranks of MPICH don't know their run.
     MASTER_ADDR=$("$RUNSCRIPTS/get-master" --hostfile "$PBS_NODEFILE")
-    MASTER_PORT=$((10000 + (16 * ${PBS_JOBID%%[!0-9]*} + ${PBS_ARRAY_INDEX:-0}) % 22768))
+    # shellcheck source=../get-master
+    MASTER_PORT=$(source "$RUNSCRIPTS/get-master" &&
+        port_of "$((steps_per_job * ${PBS_JOBID%%[!0-9]*} + ${PBS_ARRAY_INDEX:-0}))" && echo "$port")
     export MASTER_ADDR MASTER_PORT
 }
