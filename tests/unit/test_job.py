@@ -228,6 +228,7 @@ def test_the_program_is_passed_unchanged(words):
         ("M/1 --submit -- missing.py", 3, "missing.py does not exist in "),
         ("M/1 -- python", 3, "add what python should run: train.py, or -m MODULE"),
         ("M/1 -- srun a.py", 3, "the batch script starts the container, the ranks and python itself: give"),
+        ("M/1 -- flux run a.py", 3, "give only the program, without 'flux'"),
         ("M/1 -- torchrun a.py", 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         ("--site lumi PyTorch/2.2.0 -- a", 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         ("M/1 train.py", 2, "unrecognized arguments: train.py: put -- before arguments for the"),

@@ -33,7 +33,7 @@ from ebsif.servers import is_python, server_of
 from ebsif.templating import environment, quote
 
 # Programs that start ranks or containers, which the script does already.
-STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *[name for name in LAUNCHERS if name != Native.name])
+STARTERS = {one.starter for one in SCHEDULERS.values()} | {"mpirun", *RUNTIMES, *LAUNCHERS} - {Native.name}
 
 # Fields of a request that count for an installation.
 OF_INSTALLATION = ("name", "account", "partition", "time", "cpus_per_task", "memory", "scheduler")
