@@ -20,6 +20,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import Record
 from ebsif.catalog.container import CatalogError
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
+from ebsif.eb.framework import ModulePlace
 from ebsif.environments import making, repeating
 from ebsif.environments.extension import ExtendingError
 from ebsif.environments.request import Request
@@ -68,8 +69,10 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path, ebsif):
         one = Names().installed_as(module)
         return places.short(one), places.word(one), one.load.rpartition("module load ")[2], Names().module(module)
 
-    def planned(date, start=BASE):
-        return places.short_once_installed(f"{start}-mine-{date}", [f"{start.partition('/')[2]}-mine", "mine"])
+    def planned(date, start=BASE, use=prefix.modules):
+        module, aliases = f"{start}-mine-{date}", [f"{start.partition('/')[2]}-mine", "mine"]
+        place = ModulePlace(tmp_path, use, module, use / module, prefix.software / module)
+        return places.short_once_installed(place, aliases)
 
     # of what is going to be installed
     assert planned("20261121") == "PyTorch/mine"
@@ -111,6 +114,12 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path, ebsif):
     assert said(LATER)[:3] == (f"{BASE}-mine",) * 3 and said(newer)[:2] == ("PyTorch/mine", "mine")
     assert planned("20270101") == f"{BASE}-mine"
     assert (planned("20261102", "PyTorch/2.14.0-x"), planned("1", "New/1.0")) == ("PyTorch/mine", "New/mine")
+    # also where a hierarchical naming scheme puts both
+    core = shutil.copytree(prefix.modules, prefix.modules / "Core")
+    with monkeypatch.context() as environment:
+        environment.setenv("MODULEPATH", str(core))
+        assert planned("20270101", use=core) == f"{BASE}-mine"
+    shutil.rmtree(core)
     # the same in another software
     prefix.install("Tool/1.0-x-mine-20261130")
     assert said(newer)[:2] == ("PyTorch/mine", "PyTorch/mine")

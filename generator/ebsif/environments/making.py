@@ -155,7 +155,8 @@ def show_plan(request: Request, dated: DatedExtension, known: Optional[Callable[
     if request.json:
         print(json.dumps(plan.data(planned, container)))
         return FOUND if planned.problem else 0
-    name = places.short_once_installed(module, container.aliases)
+    place = framework.place_of(Path(dated.file_name), dated.text(request.command))
+    name = places.short_once_installed(place, container.aliases)
     plan.show(planned, name, install_command(request.words, is_replaced))
     wrong = None if planned.problem else closed_place(request)
     if wrong:

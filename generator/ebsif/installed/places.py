@@ -198,12 +198,12 @@ def short(
     return min([*names, installation.module], key=lambda name: (len(name), name))
 
 
-def short_once_installed(module: str, versions: Iterable[str]) -> str:
-    """Return the shortest name of a module that is going to be installed here, with aliases for its version (N-01)."""
-    software, _, version = module.rpartition("/")
-    root, use = (directory / software for directory in framework.prefix())
-    own = [f"{software}/{alias}" for alias in versions if modulerc.version_meant(str(use), version, alias) == version]
-    return short(Installation(root / version, module, use=use.parent), own)
+def short_once_installed(place: framework.ModulePlace, versions: Iterable[str]) -> str:
+    """Return the shortest name of a module that is going to be at a place, with aliases for its version (N-01)."""
+    software, _, version = place.module.rpartition("/")
+    folder = str(place.use / software)
+    own = [f"{software}/{alias}" for alias in versions if modulerc.version_meant(folder, version, alias) == version]
+    return short(Installation(place.installation, place.module, use=place.use), own)
 
 
 def is_hidden_by(installation: Installation, name: str, searched: Iterable[Path]) -> bool:
