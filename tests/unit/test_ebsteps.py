@@ -250,7 +250,14 @@ def test_a_failure_in_a_file(easybuild, capsys):
 
 
 def test_how_eb_ended():
-    """E-10: without a message of eb, its status tells, which is negative after a signal."""
+    """
+    E-10: without a message of eb, its status tells, which is negative after a signal.
+
+    EasyBuild may quote a message, and its step; the command at its end keeps the quotation marks.
+    """
+    advice = "pip failed: to go on:\n    ebsif extend ... --add '--trusted-host HOST'"
+    for quoted in (advice, f'"{advice}"', f'"An error was raised during test step: {advice}"'):
+        assert running.Result(1, f"Installation of x.eb failed: {quoted}").message == advice
     assert running.Result(3).message == "eb failed with exit status 3"
     assert running.Result(-15).message == "eb was ended by signal 15"
     assert running.Result(-9).message == "eb was ended by signal 9, often because memory ran out"

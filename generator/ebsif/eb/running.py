@@ -58,6 +58,8 @@ ADDED = re.compile(r"(\d+) packages? added$")
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # EasyBuild colors the report of a failed command even in a file
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# Without the same quotation mark inside, unless it is escaped.
+QUOTED = re.compile(r"""(['"])((?:(?!\1)[^\\]|\\.)*)\1""", re.DOTALL)
 # Our easyblocks.
 EASYBLOCKS = ("containerinstall", "containervenv")
 # how warnings of what is installed begin
@@ -93,8 +95,8 @@ class Result:
     @property
     def reason(self) -> str:
         """The message without the name of the easyconfig and of EasyBuild's step."""
-        text = re.sub(r"^Installation of \S+ failed: ", "", self.error).strip("'\"")
-        return re.sub(r"^An error was raised during test step: ", "", text).strip("'\"") or self.crash
+        text = unquoted(re.sub(r"^Installation of \S+ failed: ", "", self.error))
+        return unquoted(re.sub(r"^An error was raised during test step: ", "", text)) or self.crash
 
     @property
     def is_explained(self) -> bool:
@@ -108,6 +110,12 @@ class Result:
             return ""
         last = next(line for line in reversed(self.program) if line.strip())
         return f"eb crashed: {plain_error(re.sub('^OSError: ', '', last.strip()))}"
+
+
+def unquoted(text: str) -> str:
+    """Return the message of an error, which EasyBuild may have quoted as a whole; it may end in a quoted word."""
+    quoted = QUOTED.fullmatch(text.strip())
+    return quoted[2] if quoted else text.strip()
 
 
 def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
