@@ -366,6 +366,12 @@ def test_editable_directories_are_refused(line):
             "has no wheel for the Python of the image, and it needs 'pkg_resources'. To take the newest version "
             "instead:\n    ebsif extend ... --add pandas\nOr install 'setuptools<81' first",
         ),
+        (
+            "WARNING: The repository located at pypi.local is not a trusted or secure host and is being ignored.\n"
+            "ERROR: Could not find a version that satisfies the requirement rich (from versions: none)\n"
+            "ERROR: No matching distribution found for rich\n",
+            "the network between this machine and pypi.local:\n    ebsif extend ... --add '--trusted-host pypi.local'",
+        ),
         ("something nobody has seen before", ""),
     ],
 )

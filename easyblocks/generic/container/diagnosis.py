@@ -137,6 +137,11 @@ class Diagnosis:
          "index, or a wheel built elsewhere; or, if the image has apt, add git:" + remedies.line('--apt', 'git')),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python version or another platform than the image's"),
+        (r"(?s)The repository located at (\S+) is not a trusted or secure host"
+         r".*No matching distribution found for (\S+)",
+         "pip leaves out the index on \\1, whose URL begins with http, and no other one has a suitable version of \\2. "
+         "Use its URL with https; or, if you trust the network between this machine and \\1:" +
+         remedies.line('--add', r'--trusted-host \1')),
         (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",
          "none of the searched indexes and directories has \\1, a build for specific GPU software. Check that it "
          "matches the image, and add the index with such builds to the stage ('extra_index_url')"),
