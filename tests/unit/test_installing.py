@@ -25,7 +25,7 @@ def installer(tool_site, monkeypatch):
     monkeypatch.setattr(bases, "sources", lambda *_: "--sourcepath=x")
     monkeypatch.setattr(places, "known", lambda _, name=None: there.get(name, []))
 
-    def install(place, request, sources, otherwise):
+    def install(place, request, sources, **_):
         runs.append((place.easyconfig.name, request.rebuild, [*request.more, sources]))
         if "2.0" in place.easyconfig.name:
             raise installing.ExtendingError("the image is damaged")
