@@ -211,11 +211,19 @@ def test_a_conda_environment(tmp_path):
     assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", KnownImage("3.11.2")).lines == ["rich"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_encodings(tmp_path, encoding):
-    """What PowerShell writes, for example, with a byte order mark, as pip reads it."""
-    path = tmp_path / "a.txt"
-    path.write_bytes("einops>=0.8  # f\u00fcr uns\r\nrich\r\n".encode(encoding))
+@pytest.mark.parametrize(
+    ("name", "encoding", "text"),
+    [
+        ("a.txt", "utf-8-sig", "einops>=0.8  # f\u00fcr uns\r\nrich\r\n"),
+        ("a.txt", "utf-16", "einops>=0.8  # f\u00fcr uns\r\nrich\r\n"),
+        ("pyproject.toml", "utf-8-sig", "[project]\r\ndependencies = ['einops>=0.8', 'rich']  # f\u00fcr uns\r\n"),
+        ("environment.yml", "utf-8-sig", "dependencies:  # f\u00fcr uns\r\n- pip: ['einops>=0.8', rich]\r\n"),
+    ],
+)
+def test_encodings(tmp_path, name, encoding, text):
+    """What PowerShell writes, for example, with a byte order mark, as pip reads a requirements.txt."""
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
     assert requirements.read_all([path], None).lines == ["einops>=0.8", "rich"]
 
 

@@ -149,7 +149,7 @@ def read_content(path: Path, image: KnownImage, choice: Choice) -> WantedPackage
 def toml_in(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file; raise RequirementsError if it is not valid TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:  # also a number with too many digits
         raise RequirementsError(f"{path} can't be read: {error}") from None
 
