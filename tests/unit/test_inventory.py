@@ -550,6 +550,7 @@ def test_installations_and_catalog(eb_prefix, capsys):
     )
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif" in words
+    assert "`, then `eb --module-only --force " in words
     catalog = report.Catalog("local", [second.replace(archived=True)], eb_prefix.modules)
     assert catalog.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))

@@ -27,6 +27,8 @@ from ebsif.modulestool import MODULES, directories_of_modules, may_be_there
 
 # The name of an extension that gets none.
 DEFAULT_NAME = "mine"
+# eb's options that write the module file again
+ONLY_MODULE = "--module-only --force"
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
 LARGEST = 4 * 10**6  # bytes of a module file
@@ -114,7 +116,7 @@ class Installation:
     @property
     def rewrite_module(self) -> str:
         """The command that writes the module file again, without installing the rest."""
-        return self.rebuild.replace("--rebuild", "--module-only --force", 1)
+        return self.rebuild.replace("--rebuild", ONLY_MODULE, 1)
 
     @cached_property
     def extension(self) -> Optional[tuple[str, str]]:

@@ -289,6 +289,12 @@ def files_in(root: Path) -> dict[tuple[int, int], int]:
 
 # --- comparison with the catalog
 
+# Parameters that are only for the module file: to change them, eb writes that again.
+IN_MODULE_FILE = frozenset(
+    ("aliases", "description", "hidden", "homepage", "listed_packages", "modloadmsg", "moduleclass", "support_level")
+    + ("usage", "warnings")
+)
+
 
 class Catalog:
     """The catalog of a site, for comparing installations with it."""
@@ -341,11 +347,12 @@ class Catalog:
         found = literals(path.read_text(encoding="utf-8", errors="replace")) if path else {}
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
+            options = places.ONLY_MODULE if IN_MODULE_FILE.issuperset(differing) else "--rebuild"
             yield Finding(
                 WARNING,
                 installation.module,
                 f"its easyconfig is out of date: it differs from the catalog in {', '.join(differing)}; "
-                f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
+                f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb {options} "
                 f"{for_eb(container, self.output)}`",
             )
 
