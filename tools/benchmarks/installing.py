@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -178,7 +179,9 @@ def change(folder):
     site, _, install = prepared(folder)
     before, after = folder / "before.eb", folder / "after.eb"
     text = EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-{name}")
-    text = f"{text.replace(REQUIREMENTS[-1], f'{REQUIREMENTS[-1]}{chr(10)}scikit-learn')}image = 'reference'\n"
+    # whatever versions of packages the example has; another name can be that of one module only
+    text = re.sub("^aliases = .*\n", "", text, flags=re.MULTILINE) + "image = 'reference'\n"
+    text = text.replace('requirements = """', 'requirements = """\nscikit-learn')
     before.write_text(text.replace("{name}", "before"))
     install(before)
     (root,) = (site.prefix / "eb/software/PyTorch").glob("*-before")
