@@ -21,6 +21,7 @@ from .container.build import VenvBuild
 from .container.framework import EasyBuildExit
 from .container.copying import copy_hashed
 from .container.overlay import check_squashfs_tools
+from .container.messages import ADDED, IMPORTING, STAYING
 from .container.packages import InstalledPackages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.permissions import set_mode, write_readable
@@ -259,7 +260,7 @@ class ContainerVenv(ContainerInstall):
         if not reuse.is_possible(self.build.container.image, self.spec.venv_name, pip.resolved):
             return packages, missing
         self.build.venv.unpack(reuse.squashfs)
-        trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))
+        trace_msg(STAYING % (reuse.installed.module, len(reuse.packages)))
         pip.artifacts.update(reuse.artifacts)
         self.build.kept_packages = reuse.packages
         return self.build.venv.packages(), reuse.missing
@@ -286,7 +287,7 @@ class ContainerVenv(ContainerInstall):
                                    self.cfg.parallel if is_last else None)
         added = packages.added_since(before)
         if added:
-            trace_msg("%d package%s added" % (len(added), '' if len(added) == 1 else 's'))
+            trace_msg(ADDED % len(added))
         for text in added.for_other_gpu(packages):
             self.warn("stage '%s' installed %s" % (stage.name, text))
         return packages
@@ -313,7 +314,7 @@ class ContainerVenv(ContainerInstall):
         # those that stay as they are were imported when they were installed
         request = self.build.pip.asked_for(self.stages(), packages, self.build.kept_packages)
         if request.names:
-            trace_msg("importing %s" % ', '.join(request.names))
+            trace_msg(IMPORTING % ', '.join(request.names))
         run = functools.partial(self.build.pip.run_active, self.stages_for_pip())
         return try_out(run, programs, self.build.venv.python, request if request.names or request.older else None,
                        gpu_of(packages, self.spec.gpu) or '')

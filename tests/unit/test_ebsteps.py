@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container import messages
 from ebsif.eb import running
 from ebsif.report import output, steps
 from ebsif.report.steps import Now, Steps, format_time
@@ -42,9 +43,9 @@ RECORDED = """\
 lines of a command
 \t[started at: 2026-11-22 17:12:58]
   >> command completed: exit 0, ran in 00h00m07s
-  >> 1 package added
+  >> packages added: 1
   >> stage 'more packages'
-  >> 9 packages added
+  >> packages added: 9
 PAUSE
 == ... (took 12 secs)
 == testing...
@@ -345,3 +346,21 @@ def test_an_interrupted_step(capsys):
         raise ValueError("wrong")
     assert capsys.readouterr().err == ""
     assert [format_time(seconds) for seconds in (0.4, 59.9, 61, 7200)] == ["0 s", "59 s", "1 min 01 s", "120 min 00 s"]
+
+
+@pytest.mark.parametrize(
+    ("message", "values"),
+    [
+        (messages.COPYING, ("/a b/x.sif", "/c/x.sif", "2.1 GB")),
+        (messages.NOT_COPIED, ("/a b/x.sif",)),
+        (messages.STAYING, ("Tool/1.0-mine-20261122", "12")),
+        (messages.NOT_ISOLATED, ("flash-attn",)),
+        (messages.IMPORTING, ("rich, einops",)),
+        (messages.PIP_FAILED, ("requirements (mine)",)),
+    ],
+)
+def test_what_the_easyblocks_say_is_read(message, values):
+    """What a message is about is found in it, whatever follows; another message isn't taken for it."""
+    more = "" if message.endswith("%s") else " and more"
+    assert messages.values_in(message % values + more, message) == values
+    assert messages.values_in("stage 'a': " + message % values, message) is None

@@ -13,6 +13,7 @@ import re
 from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import missing, remedies
+from .messages import NO_VERSION
 from .sitevalues import GPU_KINDS
 from .values import normal_name
 
@@ -139,14 +140,14 @@ class Diagnosis:
          "the wheel \\1 is for another Python version or another platform than the image's"),
         (r"(?s)The repository located at (\S+) is not a trusted or secure host"
          r".*No matching distribution found for (\S+)",
-         "pip leaves out the index on \\1, whose URL begins with http, and no other one has a suitable version of \\2. "
+         "pip leaves out the index on \\1, whose URL begins with http, and no other one " + NO_VERSION + "\\2. "
          "Use its URL with https; or, if you trust the network between this machine and \\1:" +
          remedies.line('--add', r'--trusted-host \1')),
         (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",
          "none of the searched indexes and directories has \\1, a build for specific GPU software. Check that it "
          "matches the image, and add the index with such builds to the stage ('extra_index_url')"),
         (r"No matching distribution found for (\S+)",
-         "none of the searched indexes and directories has a suitable version of \\1. Check the spelling, the version, "
+         "none of the searched indexes and directories " + NO_VERSION + "\\1. Check the spelling, the version, "
          "and whether it supports the Python of the image"),
     ]
 

@@ -20,6 +20,7 @@ from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError, RunShellCmdResult
+from .messages import NOT_ISOLATED, PIP_FAILED, SEE_OUTPUT
 from .packages import (
     BUILD_TOOLS, InstalledPackages, Need, constraint_lines, gpu_of, pip_version)
 from .remedies import how_to_replace
@@ -234,8 +235,8 @@ class Pip:
             output = err.output or ''
             first = Diagnosis(output)
             if not self.build_options(stage) and self.has_module(first.missing_module, extra):
-                trace_msg("building %s again without isolation: it needs %s, which is there (to save the first "
-                          "attempt: 'no_build_isolation')" % (first.package(), first.missing_module))
+                trace_msg(NOT_ISOLATED % first.package() + ": it needs %s, which is there (to save the first attempt: "
+                          "'no_build_isolation')" % first.missing_module)
                 self.not_isolated.add(stage.name)
                 self.run(stage, arguments[:1] + self.build_options(stage) + arguments[1:], extra, afterwards)
                 return
@@ -244,8 +245,7 @@ class Pip:
                                   functools.partial(self.newest, stage, extra), self.image)
             package = " (while processing %s)" % diagnosis.package() if diagnosis.package() else ''
             text = diagnosis.text()
-            raise EasyBuildError("pip failed in stage '%s'%s%s", stage.name, package, ': ' + text if text else
-                                 ". See its output above or in the log.")
+            raise EasyBuildError(PIP_FAILED + "%s%s", stage.name, package, ': ' + text if text else '. ' + SEE_OUTPUT)
         files = {(normal_name(name), version) for name, version in FILE.findall(done.output or '')}
         names = [name for name, _ in files]
         self.looked_at.update(name for name in names if names.count(name) > 1)
@@ -289,8 +289,8 @@ class Pip:
                 self.venv.run(arguments, extra, shown=command if isinstance(command, str) else ' '.join(command))
             except RunShellCmdError as err:
                 meaning = Diagnosis((err.output or '') + (err.stderr or '')).library()
-                raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
-                                     "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
+                raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %s" + SEE_OUTPUT,
+                                     stage.name, step, err.exit_code, command, meaning)
 
     def check_git(self, stage: PipStage, extra: Extra) -> None:
         """Stop before starting pip if a requirement needs git, but the image has none."""

@@ -22,6 +22,7 @@ from easybuild.tools.utilities import trace_msg
 from . import missing
 from .diagnosis import Diagnosis
 from .framework import RunShellCmdResult
+from .messages import IN_ONE_FILE
 from .packages import BUILD_TOOLS, InstalledPackages
 from .probe import CommandResult
 from .runtime import SHOWN_LINES, InstallContainer, Option, escape_bind, escape_value, inject_variables, run_program
@@ -218,7 +219,7 @@ class Venv:
         for line in result.output.splitlines():
             if line.startswith(PACKED):
                 trace_msg(line.replace(os.path.dirname(squashfs) + os.sep, '').split(': ', 1)[1])
-        trace_msg("user software is %s in one file" % format_size(os.path.getsize(squashfs)))
+        trace_msg(IN_ONE_FILE % format_size(os.path.getsize(squashfs)))
 
 
 class Reuse:

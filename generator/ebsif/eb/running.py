@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Optional, Union
 
+from easybuild.easyblocks.generic.container import messages
+from easybuild.easyblocks.generic.container.messages import values_in
 from easybuild.easyblocks.generic.container.values import plain_error
 
 from ebsif import modulestool, processes
@@ -48,14 +50,11 @@ STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
 # messages of the easyblocks that stay on the line of a step
 RESULTS = {
-    r"building (\S+) again without isolation": "{} built without isolation",
-    r"packages of .* that stay as they are: (\d+)$": "{} taken over",
-    "the image is (not copied): ": "image {}",
-    "user software is (.*) in one file$": "{} packed",
+    messages.NOT_ISOLATED: "{0} built without isolation",
+    messages.STAYING: "{1} taken over",
+    messages.NOT_COPIED: "image not copied",
+    messages.IN_ONE_FILE: "{0} packed",
 }
-# of a stage
-ADDED = re.compile(r"(\d+) packages? added$")
-COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # EasyBuild colors the report of a failed command even in a file
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # Without the same quotation mark inside, unless it is escaped.
@@ -101,7 +100,7 @@ class Result:
     @property
     def is_explained(self) -> bool:
         """Whether the message says why a program has failed, so that nobody needs its output."""
-        return bool(re.match(r"pip failed in stage '[^']*'(?: \(while processing \S+\))?: ", self.reason))
+        return bool(values_in(self.reason, messages.PIP_FAILED)) and not self.reason.endswith(messages.SEE_OUTPUT)
 
     @property
     def crash(self) -> str:
@@ -248,25 +247,23 @@ class OutputReader:
         self.message, self.since = text, time.time()
         if text.startswith("build dir: "):
             self.folder = Path(text.removeprefix("build dir: "))
-        imported = re.match("importing (.+)", text)
-        if imported:
-            self.result.imported = len(imported[1].split(", "))
+        if imported := values_in(text, messages.IMPORTING):
+            self.result.imported = len(imported[0].split(", "))
             self.steps.detail(output.format_count(self.result.imported, "package"))
-        if added := ADDED.match(text):
-            self.added += int(added[1])
+        if added := values_in(text, messages.ADDED):
+            self.added += int(added[0])
             self.steps.detail(f"{output.format_count(self.added, 'package')} added", "added")
-        for pattern, detail in RESULTS.items():
-            result = re.match(pattern, text)
-            if result:
-                self.steps.detail(detail.format(result[1]))
+        for message, detail in RESULTS.items():
+            if values := values_in(text, message):
+                self.steps.detail(detail.format(*values))
 
     def now(self) -> Now:
         """Return what the current step does: copies the image, or what pip has printed last, or the last message."""
-        copying = COPYING.match(self.message)
-        if copying:
-            partial = Path(f"{copying[2]}.partial")
+        if copying := values_in(self.message, messages.COPYING):
+            path, target, _ = copying
+            partial = Path(f"{target}.partial")
             done = partial.stat().st_size if partial.exists() else 0
-            return Now("copying the image", done, Path(copying[1]).stat().st_size)
+            return Now("copying the image", done, Path(path).stat().st_size)
         logs = self.folder.glob("stages/*/pip.log") if self.folder else ()
         for log in logs:
             if log.stat().st_mtime > self.since:

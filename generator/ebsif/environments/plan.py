@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
+from easybuild.easyblocks.generic.container import messages
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.values import normal_name, system_names
@@ -25,10 +26,8 @@ from ebsif.packages.lines import names_in
 from ebsif.render import easyconfig
 from ebsif.report import colors, output
 
-# of container/diagnosis.py
-MISSING = re.compile(r"has a suitable version of (?P<name>[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)(?=[. ;,])")
-# how EasyBuild's messages about packages of the image's distribution begin
-SYSTEM_PACKAGES = "Easyconfig parameter 'system_packages': "
+# the name of a package that no index has, in an error of pip
+MISSING = re.compile(rf"{messages.NO_VERSION}(?P<name>[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)(?=[. ;,])")
 REASONS = ("asked for", "dependency")
 SEE_WARNING = " (but see the warning above)"
 
@@ -150,7 +149,7 @@ def with_similar_names(reason: str) -> str:
 
 def as_typed(reason: str) -> str:
     """Return why an extension can't be installed in the words of the command that makes it."""
-    return with_similar_names(reason.replace(SYSTEM_PACKAGES, "--apt: ", 1))
+    return with_similar_names(reason.replace(messages.SYSTEM_PACKAGES, "--apt: ", 1))
 
 
 def problem(done: running.Result, container: Container, folder: str) -> str:
@@ -158,10 +157,12 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
     text = "\n".join([*done.program, done.error])
     if "Couldn't find file" in text:
         raise no_image(container)
-    reason = done.reason.removesuffix(" See its output above or in the log.")
+    reason = done.reason.removesuffix(f" {messages.SEE_OUTPUT}")
     diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
-    is_of_system = reason.startswith(SYSTEM_PACKAGES)
-    is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine()
+    is_of_system = reason.startswith(messages.SYSTEM_PACKAGES)
+    is_of_requirements = (
+        messages.values_in(reason, messages.PIP_FAILED) or reason.startswith("Stage '")
+    ) and not diagnosis.machine()
     # without a known cause, only the output tells
     if not (is_of_system or (is_of_requirements and diagnosis.text())):
         done.print_program()

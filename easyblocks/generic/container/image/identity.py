@@ -18,6 +18,7 @@ from easybuild.tools.utilities import trace_msg
 
 from ..copying import copy_hashed, file_identity
 from ..framework import EasyBuildExit
+from ..messages import COPYING, NOT_COPIED
 from ..record.lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord
 from ..values import format_size
 from .installed import InstalledImage, InstalledImages
@@ -112,7 +113,7 @@ class Image:
     def copy(self, opened: 'OpenImage', target: str) -> str:
         """Copy the image; return its SHA256."""
         size = format_size(os.fstat(opened.file.fileno()).st_size)
-        trace_msg("copying %s to %s (%s)" % (opened.path, target, size))
+        trace_msg(COPYING % (opened.path, target, size))
         return copy_hashed(opened.file, target, self.wanted.striping)
 
     def digest_in_place(self, path: str) -> str:
@@ -121,7 +122,7 @@ class Image:
 
         Raise EasyBuildError if the image has changed since the module with the record was installed.
         """
-        trace_msg("the image is not copied: the module uses %s" % path)
+        trace_msg(NOT_COPIED % path)
         recorded = self.others.unchanged(path)
         if recorded:
             trace_msg("size and time of the image match the record of %s" % recorded.module)

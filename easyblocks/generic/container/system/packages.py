@@ -30,6 +30,7 @@ from ..copying import sha256_of
 from ..framework import RunShellCmdResult
 from ..image.installed import InstalledImage
 from ..imageprograms import FILES, sh_command
+from ..messages import SYSTEM_PACKAGES
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
 from ..runtime import SHOWN_LINES, InstallContainer, escape_bind
@@ -292,7 +293,7 @@ class PackageInstallation:
         problems = self.unknown(output, names)
         if problems:
             failed = [line for line in update.splitlines() if line.startswith(('W: Failed', 'E: Failed'))]
-            raise EasyBuildError("Easyconfig parameter 'system_packages': %s", '\n'.join(problems + failed[:5]))
+            raise EasyBuildError(SYSTEM_PACKAGES + "%s", '\n'.join(problems + failed[:5]))
         if result.exit_code:
             raise self.failure("apt can't install them", output)
         changes = Changes({}, {})
@@ -304,7 +305,7 @@ class PackageInstallation:
         refused = sorted(set(changes.upgraded) - set(self.wanted.allow_upgrade))
         removed = re.findall(r'^Remv (\S+)', output, re.MULTILINE)
         if refused or removed:
-            raise EasyBuildError("Easyconfig parameter 'system_packages': that would change packages of the image: %s",
+            raise EasyBuildError(SYSTEM_PACKAGES + "that would change packages of the image: %s",
                                  self.refusal(changes, refused, removed))
         return changes
 
