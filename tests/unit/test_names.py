@@ -1503,7 +1503,9 @@ def test_an_extension_on_two_bases(extension, monkeypatch, capsys):
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
     """E-07: the name is that in the lock, so that `mine` doesn't become the environment of another name."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0
-    assert extension.extend("--from-lock", "lock.json")[0]["versionsuffix"].endswith("-20261121-mine-20261122")
+    # the installation has its lock
+    for place in ("lock.json", str(names().installation("mine").root)):
+        assert extension.extend("--from-lock", place)[0]["versionsuffix"].endswith("-20261121-mine-20261122")
     record = json.loads((tmp_path / "lock.json").read_text())
     suffix = record["module"]["versionsuffix"]
     for other, status in ((suffix.replace("-mine-", "-week-"), 0), ("-cpu", 2)):

@@ -60,7 +60,9 @@ def repeat(request: Request, path: Path, module: Optional[str], name: Optional[s
         return FOUND
     image = BaseImage.of(container, next(iter(installed), None)).known
     if not has_other_image(image, record):
-        extension = repetition(container, record, stages, name, path.read_text(encoding="utf-8"))
+        # of an installation, what is only true here is left out
+        text = lock.for_others(record) if path.is_dir() else path.read_text(encoding="utf-8")
+        extension = repetition(container, record, stages, name, text)
         planned = partial(check, record=record, stages=stages, request=request)
         return making.make(request, extension, planned)
     output.note(
