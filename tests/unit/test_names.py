@@ -1,5 +1,6 @@
 """Names of containers that users type; list, remove and lock installations. No image is needed."""
 
+import dataclasses
 import json
 import os
 import re
@@ -1477,7 +1478,7 @@ def test_an_extension_that_repeats_a_lock(extension):
     assert main([*command.split()[1:], "-n"]) == 0
 
 
-def test_an_extension_on_two_bases(extension, monkeypatch, capsys):
+def test_an_extension_on_two_bases(extension, monkeypatch, capsys, tmp_path):
     """N-01: after an upgrade, its name means the one on the newest container, which is said."""
     newer = BASE.replace("singularity-", "singularity-exampleVenv-")
     monkeypatch.setattr("ebsif.environments.making.make", lambda *_: 0)
@@ -1492,9 +1493,12 @@ def test_an_extension_on_two_bases(extension, monkeypatch, capsys):
     file = extension.prefix.alias(newest, "mine")
     file.write_text(f'{file.read_text()}module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
     later, before = map(places.with_module_file, (later, before))
+    # in another prefix, as that of somebody else
+    elsewhere = dataclasses.replace(before, root=shutil.copytree(before.root, tmp_path / "other" / before.root.name))
     for changed, made, remedy in (
         (before, later, f" (to keep only the newest: ebsif remove {BASE}-mine --older)"),
         (later, before, ""),
+        (elsewhere, later, ""),
     ):
         making.report_earlier(Request("extend"), Mock(is_change=True, before=changed), made)
         assert capsys.readouterr().err.endswith(f"stays as it is: {changed.load}{remedy}\n")

@@ -231,7 +231,8 @@ def report_earlier(request: Request, extension: Extension, new: Installation) ->
     """Say that the module that was changed stays, once its successor is installed."""
     before = extension.before
     if extension.is_change and before and not request.again:
-        # its name may be that of other extensions, too, and a date may have been chosen
-        is_newer = request.names.age(before) < request.names.age(new)
-        remedy = f" (to keep only the newest: ebsif remove {places.word(new)} --older)" if is_newer else ""
+        # it may be in another prefix, its name that of other extensions, too, and a date may have been chosen
+        older = request.names.older(new) if new.extension else []
+        is_removed = any(places.is_same(one.root, before.root) for one in older)
+        remedy = f" (to keep only the newest: ebsif remove {places.word(new)} --older)" if is_removed else ""
         output.hint(f"the earlier module stays as it is: {before.load}{remedy}")
