@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.imageprograms import sh_command
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
-from easybuild.easyblocks.generic.container.written import UnfitError, write_seen
+from easybuild.easyblocks.generic.container.written import BLOCKS, UnfitError, write_seen
 from support import attempt, installed_packages, write_program
 
 STATUS = """\
@@ -65,7 +65,7 @@ def look(tmp_path):
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        words = sh_command("probe-image.sh", str(folder), str(root), "", *command)
+        words = sh_command("probe-image.sh", BLOCKS, str(folder), str(root), "", *command)
         done = attempt(["/bin/sh", *words[1:]], input=program, env={"PATH": path}, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         return str(folder), done.stdout

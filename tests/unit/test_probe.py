@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.probe import ImageProbe
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, UnfitError
+from easybuild.easyblocks.generic.container.written import BLOCKS, MOST_WRITTEN, UnfitError
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES, attempt, description, write_program
 
@@ -182,7 +182,7 @@ def test_files_that_are_written_while_an_image_is_inspected(tmp_path):
     large = ["dd", "if=/dev/zero", "bs=1", "count=1", f"seek={MOST_WRITTEN}"]
     assert run_limited(60, *large, f"of={tmp_path}/unpacked").returncode == 0
     for number, status in ((MOST_WRITTEN - 1, "0"), (MOST_WRITTEN, "153")):
-        command = sh_command("probe-image.sh", str(tmp_path), str(tmp_path), "", *large[:-1], f"seek={number}")
+        command = sh_command("probe-image.sh", BLOCKS, str(tmp_path), str(tmp_path), "", *large[:-1], f"seek={number}")
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         assert (tmp_path / "status").read_text().strip() == status
         assert (tmp_path / "output").stat().st_size <= MOST_WRITTEN

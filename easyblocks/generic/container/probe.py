@@ -24,7 +24,7 @@ from .parameters import CONDA_ENVIRONMENT
 from .runtime import STOPPED, InstallContainer, named_variables
 from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES
 from .values import value_problem, variable_problem
-from .written import UnfitError, escape, is_package, path_problem, read_written
+from .written import BLOCKS, UnfitError, escape, is_package, path_problem, read_written
 
 # what the runtime says
 NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)
@@ -94,7 +94,7 @@ class ImageProbe:
         # of the image: the others come from the easyconfig or from whoever installs
         names = [name for name in CONSTRAINT_VARIABLES
                  if name not in container.variables and name not in named_variables(os.environ)]
-        command = sh_command('probe-image.sh', folder, '', ' '.join(names), *other)
+        command = sh_command('probe-image.sh', BLOCKS, folder, '', ' '.join(names), *other)
         try:
             output = container.run(command, binds, stdin=read_program('installed-packages.py'), split_stderr=True,
                                    limited=True)

@@ -109,6 +109,8 @@ def printable(text: object) -> str:
 
 # Largest file, and longest output of a program, that is read: lists of packages have a few MB.
 MOST_WRITTEN = 256 * 10 ** 6
+# the same for `ulimit -f` of sh
+BLOCKS = str(MOST_WRITTEN // 512)
 # bytes of an easyconfig or a script
 MOST_TEXT = 10 ** 6
 ANY_SIZE = float('inf')

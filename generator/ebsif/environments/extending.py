@@ -63,7 +63,7 @@ class Wish:
         """Return the command that was typed, for another module, and without some options that have a value."""
         words = list(self.request.words[1:])
         if self.module in words:
-            words.remove(self.module)
+            del words[words.index(self.module)]
         end = words.index("--") if "--" in words else len(words)
         kept = [
             word

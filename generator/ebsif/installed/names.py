@@ -139,7 +139,7 @@ class Names:
         """
         if not module.extension:
             raise EbsifError(f"{shown(module)} is no extension, so there are no earlier ones of it")
-        return self.newest_first(
+        found = [
             one
             for one in self.everything
             if one.base == module.base
@@ -148,7 +148,8 @@ class Names:
             and places.is_same(one.root.parent, module.root.parent)
             and one.root.stat().st_uid == module.root.stat().st_uid
             and self.age(one) < self.age(module)
-        )
+        ]
+        return sorted(found, key=self.age, reverse=True)
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
@@ -277,9 +278,9 @@ class Names:
 
     def exact(self, module: Optional[str]) -> Union[Container, Installation, None]:
         """Return what is called exactly like a module, installed or in the catalog; None if there is nothing."""
-        return (self.installed_as(module) if module else None) or next(
-            (one for one in self.recorded if one.module_or_version == module), None
-        )
+        if not module:
+            return None
+        return self.installed_as(module) or self.records_by_name.get(module)
 
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalog has is an error."""

@@ -17,10 +17,7 @@ from .libraries import ImageLibrary
 from .loader import DEFAULT_FOLDERS
 from ..imageprograms import sh_command
 from ..runtime import InstallContainer
-from ..written import UnfitError, open_written, read_written
-
-# Of the libraries that others need, none is larger.
-MOST = 256 * 10 ** 6
+from ..written import BLOCKS, MOST_WRITTEN, UnfitError, open_written, read_written
 
 
 def read_libraries(container: InstallContainer, names: Sequence[str]) -> Dict[str, ImageLibrary]:
@@ -28,13 +25,13 @@ def read_libraries(container: InstallContainer, names: Sequence[str]) -> Dict[st
     folder = os.path.join(container.work_dir, 'image-libraries')
     remove_dir(folder)
     mkdir(folder)
-    container.run(sh_command('image-libraries.sh', folder), split_stderr=True, limited=True)
+    container.run(sh_command('image-libraries.sh', BLOCKS, folder), split_stderr=True, limited=True)
     search_path = [one for one in read_written(os.path.join(folder, 'search-path'), folder).split(':') if one]
     cache = libraries_in(read(folder, 'cache'))
     # LD_LIBRARY_PATH comes before the cache, the cache before the default directories
     wanted = [':'.join([name, *(os.path.join(place, name) for place in search_path), *cache.get(name, []),
                         *(os.path.join(place, name) for place in DEFAULT_FOLDERS)]) for name in names]
-    container.run(sh_command('image-libraries.sh', folder, *wanted), split_stderr=True, limited=True)
+    container.run(sh_command('image-libraries.sh', BLOCKS, folder, *wanted), split_stderr=True, limited=True)
     lines = [line.partition('\t') for line in read_written(os.path.join(folder, 'paths'), folder).splitlines()]
     found = {name: ImageLibrary.of(path, read(folder, name)) for name, _, path in lines if name in names}
     remove_dir(folder)
@@ -44,7 +41,7 @@ def read_libraries(container: InstallContainer, names: Sequence[str]) -> Dict[st
 def read(folder: str, name: str) -> bytes:
     """Return the content of one of the copied files, b'' if there is none."""
     try:
-        with open_written(os.path.join(folder, name), folder, MOST) as file:
-            return file.read(MOST)
+        with open_written(os.path.join(folder, name), folder) as file:
+            return file.read(MOST_WRITTEN)
     except (OSError, UnfitError):
         return b''

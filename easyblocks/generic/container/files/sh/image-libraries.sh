@@ -1,10 +1,11 @@
 # shellcheck shell=sh
 # Copy libraries of the image to a directory. Without names: where its loader looks for libraries.
-# Usage: DIRECTORY [NAME:PATH:PATH...]...
+# Usage: BLOCKS DIRECTORY [NAME:PATH:PATH...]...
 
-# No file gets larger than eb reads (MOST_WRITTEN, in blocks of 512 bytes). Some shells end if they can't set a limit.
+# No file gets larger than BLOCKS of 512 bytes, as much as eb reads. Some shells end if they can't set a limit.
 # shellcheck disable=SC3045  # all shells have it
-! (ulimit -f 524288) 2>/dev/null || ulimit -f 524288
+! (ulimit -f "$1") 2>/dev/null || ulimit -f "$1"
+shift
 
 folder=$1
 shift

@@ -2,11 +2,12 @@
 # Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input.
 # Meanwhile copy its databases of packages, its labels, the paths of its Conda environments and some of its variables to a
 # directory, and run a command that makes a venv, whose output and exit status are put there as well.
-# Usage: DIRECTORY ROOT "VARIABLE..." [COMMAND...]
+# Usage: BLOCKS DIRECTORY ROOT "VARIABLE..." [COMMAND...]
 
-# No file gets larger than eb reads (MOST_WRITTEN, in blocks of 512 bytes). Some shells end if they can't set a limit.
+# No file gets larger than BLOCKS of 512 bytes, as much as eb reads. Some shells end if they can't set a limit.
 # shellcheck disable=SC3045  # all shells have it
-! (ulimit -f 524288) 2>/dev/null || ulimit -f 524288
+! (ulimit -f "$1") 2>/dev/null || ulimit -f "$1"
+shift
 
 if [ $# -gt 3 ]; then
     {
