@@ -207,7 +207,7 @@ def test_the_pages_on_the_code_name_what_exists(document):
     text = (CHECKOUT / f"docs/{document}.md").read_text()
     container = ROOTS[WING] / "container"
     folders = [container / name for name in ("host", "image", "record", "system")]
-    homes = [CHECKOUT, ROOTS["ebsif"], ROOTS[WING], container, *folders]
+    homes = [CHECKOUT, ROOTS["ebsif"], ROOTS["ebsif"] / "environments", ROOTS[WING], container, *folders]
     spans = re.findall(r"`([\w./-]+)`", text)
     folders = ("tests/", "tools/", "files/", "scripts/")
     named = {one for one in spans if one.endswith((".py", "/")) or one.startswith(folders)}
