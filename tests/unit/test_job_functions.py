@@ -149,6 +149,15 @@ def test_a_signal_before_the_program_starts(request_, status, again, moment, bat
     assert not (batch.folder / "up").exists()
 
 
+@pytest.mark.parametrize(("array", "again"), [("7", "7_3"), ("5", "7")])
+def test_only_one_member_of_an_array_returns_to_the_queue(array, again, batch):
+    """T-07: Slurm gives the ID of an array also to its last member; other members have an ID of their own."""
+    text = batch.of("local", "touch up", signal=60, requeue=True)
+    member = {"SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": "3"}
+    said = batch.run(text, SIGNAL_AT="--nodes", **member)[1]
+    assert said[-1] == f"scontrol requeue {again}"
+
+
 @pytest.mark.parametrize("name", site.names())
 @pytest.mark.parametrize("status", [0, 9])
 def test_a_signal_after_the_program_has_ended(name, status, batch):

@@ -88,5 +88,8 @@ slurm_job() {
 }
 
 slurm_requeue() {
-    scontrol requeue "$SLURM_JOB_ID"
+    local ebsif_member=''
+    # the last member of an array has the ID of the array, by which all members would start again
+    [[ ${SLURM_ARRAY_JOB_ID:-} != "$SLURM_JOB_ID" ]] || ebsif_member=_$SLURM_ARRAY_TASK_ID
+    scontrol requeue "$SLURM_JOB_ID$ebsif_member"
 }
