@@ -174,9 +174,11 @@ ebsif_escape() {
 ebsif_add_binds() {
     local ebsif_line ebsif_bind ebsif_source ebsif_escaped
     while IFS= read -r ebsif_line || [[ -n "$ebsif_line" ]]; do
-        [[ "$ebsif_line" =~ ^[[:space:]]*([?]?)[[:space:]]*([^[:space:]#].*)$ ]] || continue
+        # '?' is never the bind itself: nothing, or a comment, may come after it
+        [[ "$ebsif_line" =~ ^[[:space:]]*([?]?)[[:space:]]*(.*)$ ]]
         ebsif_line=${BASH_REMATCH[1]} ebsif_bind=${BASH_REMATCH[2]}
         ebsif_bind=${ebsif_bind%"${ebsif_bind##*[![:space:]]}"}
+        [[ "$ebsif_bind" == [!#]* ]] || continue
         ebsif_escape "$ebsif_root"
         ebsif_bind=${ebsif_bind/#.\//"$ebsif_escaped/"}
         [[ "$ebsif_bind" =~ ^(\\[,:]|[^:])* ]]
