@@ -178,19 +178,22 @@ def change(folder):
     """One more package in an extension that has twenty: with those that are there, and with all installed again."""
     site, _, install = prepared(folder)
     before, after = folder / "before.eb", folder / "after.eb"
-    text = EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-{name}")
-    # whatever versions of packages the example has; another name can be that of one module only
-    text = re.sub("^aliases = .*\n", "", text, flags=re.MULTILINE) + "image = 'reference'\n"
-    text = text.replace('requirements = """', 'requirements = """\nscikit-learn')
-    before.write_text(text.replace("{name}", "before"))
+    # another name can be that of one module only
+    text = re.sub("^aliases = .*\n", "", EXAMPLE.read_text(), flags=re.MULTILINE) + "image = 'reference'\n"
+
+    def named(name, *more):
+        """Return the example with another name, and with more packages behind its own."""
+        lines = "".join(f"{one}\n" for one in more)
+        return re.sub(r'(requirements = """.*?)(?=""")', rf"\g<1>{lines}", text, flags=re.DOTALL).replace(
+            "exampleVenv-20261121", f"20261121-{name}"
+        )
+
+    before.write_text(named("before", "scikit-learn"))
     install(before)
     (root,) = (site.prefix / "eb/software/PyTorch").glob("*-before")
     pins = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
     constraints = [line for line in pins if not line.startswith("pip==")]
-    after.write_text(
-        text.replace("{name}", "after").replace("scikit-learn", "scikit-learn\neinops")
-        + f"constraints = {constraints}\n"
-    )
+    after.write_text(named("after", "scikit-learn", "einops") + f"constraints = {constraints}\n")
     times = in_turn(
         {"all packages again": lambda: install(after), "ebsif": lambda: install(after, EBSIF_REUSE=root)}, runs=3
     )
