@@ -44,6 +44,7 @@ lines of a command
 \t[started at: 2026-11-22 17:12:58]
   >> command completed: exit 0, ran in 00h00m07s
   >> packages added: 1
+  >> packages added: by a command of somebody else
   >> stage 'more packages'
   >> packages added: 9
 PAUSE

@@ -1007,8 +1007,12 @@ def test_commands_after_an_installation(extension, ebsif):
     assert values["versionsuffix"].endswith("-mine-20261122.2")
     # a file has all packages, but no commands
     Path("r.txt").write_text("greeting>=1\nnumpy\nrich\n")
+    Path("r2.txt").write_text("numpy\n")
     lost = "made without the command 'echo $HOME >'a b'', the command 'true', the command 'x', which "
     assert lost in extension.extend("mine", "-r", "r.txt")[1]
+    # a record of somebody else, in which something else is in the place of commands
+    extension.install("", [], f"{BASE}-odd-20261121", stages=[{"name": "a", "requirements": "rich", "post": [None]}])
+    assert "is made without rich, which" in extension.extend(BASE, "--name", "odd", "-r", "r2.txt")[1]
     assert "leave out --post, --verify" in extension.refusal("--from-lock", "l.json", "--post", "x", status=2)
 
 

@@ -1,7 +1,7 @@
 """Stages of user software, each one call of pip, and the forms that they have in records, easyconfigs and locks."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import requirements
@@ -90,14 +90,9 @@ def lines_of(stages: Iterable[Stage]) -> list[str]:
     return [line for stage in stages for line in stage.lines]
 
 
-def commands_in(stages: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the commands in the properties of stages, each as a shell takes it."""
-    return [
-        for_shell(command)
-        for properties in stages
-        for kind in ("pre", "post", "verify")
-        for command in properties.get(kind, [])
-    ]
+def commands_in(stages: Iterable[Stage]) -> list[str]:
+    """Return the commands of stages, each as a shell takes it."""
+    return [for_shell(command) for stage in stages for command in (*stage.pre, *stage.post, *stage.verify)]
 
 
 def for_shell(command: Command) -> str:

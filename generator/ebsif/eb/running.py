@@ -250,7 +250,9 @@ class OutputReader:
         if imported := values_in(text, messages.IMPORTING):
             self.result.imported = len(imported[0].split(", "))
             self.steps.detail(output.format_count(self.result.imported, "package"))
-        if added := values_in(text, messages.ADDED):
+        added = values_in(text, messages.ADDED)
+        # commands of others are shown between the messages
+        if added and added[0].isdecimal():
             self.added += int(added[0])
             self.steps.detail(f"{output.format_count(self.added, 'package')} added", "added")
         for message, detail in RESULTS.items():

@@ -5,6 +5,7 @@ A command asks with a Request, and says with an Extension what is made (`ebsif e
 extension gets its date. Then the plan is shown, or its files are written, and eb installs it.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import remedies
 from ebsif.catalog.container import Container
-from ebsif.catalog.stages import commands_in
+from ebsif.catalog.stages import commands_in, stages_of
 from ebsif.eb import framework, running
 from ebsif.eb.framework import ModulePlace
 from ebsif.environments import bases, downloads, installing, plan, writing
@@ -24,7 +25,7 @@ from ebsif.environments.earlier import Earlier
 from ebsif.environments.extension import DatedExtension, ExtendingError, Extension
 from ebsif.environments.plan import Plan
 from ebsif.environments.request import Request, closed_place, install_command
-from ebsif.errors import FOUND
+from ebsif.errors import FOUND, EbsifError
 from ebsif.installed import places
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
@@ -92,9 +93,13 @@ def report_lost(extension: Extension, last: Optional[Installation]) -> None:
         return
     name = extension.name
     had = {*names_in(package_lines(last.record.stages)), *system_names(last.record.system_layer.requested)}
-    kept = commands_in(stage.properties for stage in extension.stages)
-    commands = [f"the command '{one}'" for one in commands_in(last.record.stages) if one not in kept]
-    lost = ", ".join([*sorted(had - extension.package_names), *commands])
+    commands: list[str] = []
+    # somebody else may have written the record: what is no stage has no commands
+    with contextlib.suppress(EbsifError):
+        commands = commands_in(stages_of(last.record.stages))
+    kept = commands_in(extension.stages)
+    lost_commands = [f"the command '{one}'" for one in commands if one not in kept]
+    lost = ", ".join([*sorted(had - extension.package_names), *lost_commands])
     if lost and extension.to_add:
         raise ExtendingError(
             f"`{name}` exists ({shown(last)}); to add to it: {extension.to_add}; otherwise choose another --name"
